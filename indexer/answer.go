@@ -1,0 +1,69 @@
+package indexer
+
+// Answer is caller-owned storage for the answer to one query. The zero value is
+// ready; after the first few queries it has its final size and nothing more is
+// allocated. An Answer belongs to one goroutine.
+type Answer struct {
+	scores  []uint32
+	touched []Slot
+}
+
+// Grow makes room for slots [0, n).
+func (a *Answer) Grow(n int) {
+	if n <= len(a.scores) {
+		return
+	}
+	scores := make([]uint32, n)
+	copy(scores, a.scores)
+	a.scores = scores
+	if cap(a.touched) < n {
+		touched := make([]Slot, len(a.touched), n)
+		copy(touched, a.touched)
+		a.touched = touched
+	}
+}
+
+// Reset forgets the answer. It costs as much as the answer was long.
+func (a *Answer) Reset() {
+	for _, s := range a.touched {
+		a.scores[s] = 0
+	}
+	a.touched = a.touched[:0]
+}
+
+// Set records that the rank in slot holds the first n blocks, n ≥ 1. Setting a
+// slot again replaces its score. Only indexes call it.
+func (a *Answer) Set(slot Slot, n uint32) {
+	if int(slot) >= len(a.scores) {
+		a.Grow(max(int(slot)+1, 2*len(a.scores)))
+	}
+	if a.scores[slot] == 0 {
+		a.touched = append(a.touched, slot)
+	}
+	a.scores[slot] = n
+}
+
+// Score returns the number of leading blocks that the rank in slot holds.
+func (a *Answer) Score(slot Slot) uint32 {
+	if int(slot) >= len(a.scores) {
+		return 0
+	}
+	return a.scores[slot]
+}
+
+// Touched returns the slots with a score of at least 1, in no particular
+// order. The slice is valid until the next Reset.
+func (a *Answer) Touched() []Slot { return a.touched }
+
+// Scores returns the scores by slot; slots beyond its length have score 0. The
+// slice is valid until the next Reset.
+func (a *Answer) Scores() []uint32 { return a.scores }
+
+// Best returns the highest score, 0 if no rank holds anything.
+func (a *Answer) Best() uint32 {
+	var best uint32
+	for _, s := range a.touched {
+		best = max(best, a.scores[s])
+	}
+	return best
+}

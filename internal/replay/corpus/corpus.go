@@ -1,0 +1,146 @@
+// Package corpus is the prepared work of a replay: every query and KV event of
+// every rank with its deadline, flat and without pointers, in memory or mapped
+// from a file.
+//
+// It neither makes the work (package prepare) nor runs it (package replay).
+package corpus
+
+import (
+	"unsafe"
+
+	"github.com/kvbench/kvbench/indexer"
+)
+
+// Kind is the kind of an operation.
+type Kind uint8
+
+// The kinds of operations; the events have the numbers of indexer.EventKind.
+const (
+	Query   Kind = 0
+	Stored       = Kind(indexer.Stored)
+	Removed      = Kind(indexer.Removed)
+	Cleared      = Kind(indexer.Cleared)
+)
+
+// Op is one operation. Its layout in memory is its layout in a file: 40 bytes,
+// little endian.
+type Op struct {
+	// Deadline is in ns from the start of the window. Ops are sorted by
+	// (Deadline, queries before events, Slot, order within the rank).
+	Deadline int64
+	// Hashes is the position in Corpus.Hashes of the first hash. A query has
+	// Len local hashes there, Removed has Len sequence hashes, and Stored has
+	// Len sequence hashes followed by Len local hashes.
+	Hashes uint64
+	// Parent is the parent's sequence hash of a Stored if HasParent is 1.
+	Parent uint64
+	// Seq is the position in Corpus.Requests of a query, and the event id,
+	// counted from 0 within the rank, of an event.
+	Seq uint32
+	// Len is the number of blocks.
+	Len uint32
+	// Slot is the position in Corpus.Ranks, and the indexer's slot.
+	Slot      uint32
+	Kind      Kind
+	HasParent uint8
+	Reserved  uint16
+}
+
+// Request says where a query comes from.
+type Request struct {
+	Row          uint32 // row of the transformed trace, counted from 0
+	Session      uint32 // session of the transformed trace
+	InputTokens  uint32
+	OutputTokens uint32
+}
+
+// Corpus is the prepared work. It is read-only and may be read concurrently.
+type Corpus struct {
+	Manifest Manifest
+	Ranks    []indexer.Rank
+	Requests []Request
+	Ops      []Op
+	Hashes   []uint64
+}
+
+// Manifest says what the corpus holds and how it was made. It has no times or
+// paths: the same trace, flags and seed give the same bytes.
+type Manifest struct {
+	Schema      string `json:"schema"`       // SchemaV1
+	TraceName   string `json:"trace_name"`   // base name of the file, or name of the embedded trace
+	TraceSHA256 string `json:"trace_sha256"` // of the bytes of the file as they were read
+	Seed        uint64 `json:"seed"`
+	WindowNS    int64  `json:"window_ns"`
+
+	Options Options `json:"options"`
+	Totals  Totals  `json:"totals"`
+}
+
+// SchemaV1 is the schema name of this version of the format.
+const SchemaV1 = "kvbench.corpus/v1"
+
+// Options are the choices that shaped the corpus.
+type Options struct {
+	Workers           int     `json:"workers"`
+	DPRanks           int     `json:"dp_ranks"` // data-parallel ranks of each worker
+	TraceBlockSize    int     `json:"trace_block_size"`
+	BlockSize         int     `json:"block_size"`
+	GPUBlocks         int     `json:"gpu_blocks"`
+	LengthFactor      int     `json:"length_factor"`
+	DuplicationFactor int     `json:"duplication_factor"`
+	SpeedUp           float64 `json:"speed_up"`
+	// Rescale is how the timelines were scaled to the window: "rank" scales
+	// the timeline of each rank to the whole window, "global" scales all with
+	// one factor, which keeps their relative lengths.
+	Rescale   string `json:"rescale"`
+	TimeModel string `json:"time_model"`
+}
+
+// Totals counts what the corpus holds.
+type Totals struct {
+	Requests        int64 `json:"requests"`
+	RequestBlocks   int64 `json:"request_blocks"`
+	StoredEvents    int64 `json:"stored_events"`
+	StoredBlocks    int64 `json:"stored_blocks"`
+	RemovedEvents   int64 `json:"removed_events"`
+	RemovedBlocks   int64 `json:"removed_blocks"`
+	ClearedEvents   int64 `json:"cleared_events"`
+	RefusedRequests int64 `json:"refused_requests"` // larger than a rank's pool
+	HitBlocks       int64 `json:"hit_blocks"`       // found in the rank's own cache
+	OutputBlocks    int64 `json:"output_blocks"`    // of the stored blocks
+	PeakActive      int64 `json:"peak_active_blocks"`
+	PeakQueue       int64 `json:"peak_queue"`
+}
+
+// BlockOps returns request blocks + stored blocks + removed blocks.
+func (t *Totals) BlockOps() int64 { return t.RequestBlocks + t.StoredBlocks + t.RemovedBlocks }
+
+// Events returns the number of KV events.
+func (t *Totals) Events() int64 { return t.StoredEvents + t.RemovedEvents + t.ClearedEvents }
+
+// Locals returns the local hashes of query i.
+func (c *Corpus) Locals(i uint32) []indexer.LocalHash {
+	op := &c.Ops[i]
+	return view[indexer.LocalHash](c.Hashes[op.Hashes : op.Hashes+uint64(op.Len)])
+}
+
+// Event sets ev to event i. The slices alias the corpus.
+func (c *Corpus) Event(i uint32, ev *indexer.Event) {
+	op := &c.Ops[i]
+	n := uint64(op.Len)
+	ev.ID = uint64(op.Seq)
+	ev.Slot = indexer.Slot(op.Slot)
+	ev.Kind = indexer.EventKind(op.Kind)
+	ev.HasParent = op.HasParent != 0
+	ev.Parent = indexer.SequenceHash(op.Parent)
+	ev.Sequences = view[indexer.SequenceHash](c.Hashes[op.Hashes : op.Hashes+n])
+	ev.Locals = nil
+	if op.Kind == Stored {
+		ev.Locals = view[indexer.LocalHash](c.Hashes[op.Hashes+n : op.Hashes+2*n])
+	}
+}
+
+// view reads hashes as hashes of a kind: all of them are a uint64 underneath.
+func view[T ~uint64](s []uint64) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
+}

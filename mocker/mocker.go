@@ -1,0 +1,68 @@
+// Package mocker imitates an inference engine as far as a router can see it: a
+// block pool with prefix caching, requests that occupy it in virtual time, and
+// the KV events that follow. It computes no tokens and knows no wall clock.
+package mocker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/trace"
+)
+
+// Recorder receives the timeline of one rank in order of virtual time. At equal
+// times a request's query comes before the events it causes, and a Removed
+// before the Stored that needed its room. Arguments are borrowed for the call.
+type Recorder interface {
+	// Query reports that row row of the trace asked for a place at time at
+	// (ns), with the local hashes of its prompt's full blocks.
+	Query(at int64, row int, locals []indexer.LocalHash)
+	// Event reports a KV event at time at (ns). ev.Slot is 0.
+	Event(at int64, ev *indexer.Event)
+}
+
+// errNotBuilt is removed with the stub below.
+var errNotBuilt = errors.New("mocker: not built")
+
+// RunRank plays the given sessions of t on one engine, alone, and reports its
+// timeline. The same arguments give the same calls of rec.
+func RunRank(ctx context.Context, t *trace.Trace, sessions []int, cfg Config, rec Recorder) (Summary, error) {
+	return Summary{}, errNotBuilt
+}
+
+// Config describes one engine.
+type Config struct {
+	// GPUBlocks is the size of the block pool, in blocks.
+	GPUBlocks int
+	// BlockSize is the number of tokens in a block of the engine. It need not
+	// divide the trace's block size nor be divided by it.
+	BlockSize int
+	// Seed draws the content of output tokens.
+	Seed uint64
+	// Time gives the durations of prefill and decode. nil: the default model.
+	Time TimeModel
+}
+
+// TimeModel gives durations in virtual time. Implementations are pure.
+type TimeModel interface {
+	// Prefill returns the ns to compute newTokens of a prompt whose first
+	// cachedTokens are in the cache already.
+	Prefill(newTokens, cachedTokens int) int64
+	// Decode returns the ns to generate one token after contextTokens.
+	Decode(contextTokens int) int64
+}
+
+// Summary says what happened on a rank.
+type Summary struct {
+	Requests      int64 // requests that asked for a place
+	Refused       int64 // of these, larger than the whole pool: query, no event
+	PromptBlocks  int64 // full blocks of the prompts, refused ones included
+	HitBlocks     int64 // of these, found in the cache at admission
+	StoredBlocks  int64
+	RemovedBlocks int64
+	OutputBlocks  int64 // of the stored blocks, those with generated tokens
+	PeakActive    int64 // highest number of blocks that running requests held at once
+	PeakQueue     int64 // highest number of requests that waited for room
+	EndNanos      int64 // virtual time of the last happening
+}
