@@ -2,10 +2,15 @@
 // every rank with its deadline, flat and without pointers, in memory or mapped
 // from a file.
 //
+// A corpus is canonical: the same work has exactly one form, in memory and as a
+// file (see format.go), so that one SHA-256 names it. Check says what that form
+// is. ExportParquet writes a table that other programs can read without this package.
+//
 // It neither makes the work (package prepare) nor runs it (package replay).
 package corpus
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/kvbench/kvbench/indexer"
@@ -22,6 +27,14 @@ const (
 	Cleared      = Kind(indexer.Cleared)
 )
 
+// String returns the name of the kind in lower case.
+func (k Kind) String() string {
+	if k == Query {
+		return "query"
+	}
+	return indexer.EventKind(k).String()
+}
+
 // Op is one operation. Its layout in memory is its layout in a file: 40 bytes,
 // little endian.
 type Op struct {
@@ -30,12 +43,14 @@ type Op struct {
 	Deadline int64
 	// Hashes is the position in Corpus.Hashes of the first hash. A query has
 	// Len local hashes there, Removed has Len sequence hashes, and Stored has
-	// Len sequence hashes followed by Len local hashes.
+	// Len sequence hashes followed by Len local hashes. The hashes of op i+1
+	// follow those of op i.
 	Hashes uint64
-	// Parent is the parent's sequence hash of a Stored if HasParent is 1.
+	// Parent is the parent's sequence hash of a Stored if HasParent is 1, else 0.
 	Parent uint64
-	// Seq is the position in Corpus.Requests of a query, and the event id,
-	// counted from 0 within the rank, of an event.
+	// Seq is the position in Corpus.Requests of a query, which is its number
+	// among the queries, and the event id, counted from 0 within the rank, of
+	// an event.
 	Seq uint32
 	// Len is the number of blocks.
 	Len uint32
@@ -43,7 +58,15 @@ type Op struct {
 	Slot      uint32
 	Kind      Kind
 	HasParent uint8
-	Reserved  uint16
+	Reserved  uint16 // 0
+}
+
+// HashCount returns how many of Corpus.Hashes the op has.
+func (op *Op) HashCount() uint64 {
+	if op.Kind == Stored {
+		return 2 * uint64(op.Len)
+	}
+	return uint64(op.Len)
 }
 
 // Request says where a query comes from.
@@ -54,13 +77,22 @@ type Request struct {
 	OutputTokens uint32
 }
 
-// Corpus is the prepared work. It is read-only and may be read concurrently.
+// Corpus is the prepared work. Whoever makes one fills the exported fields and
+// changes nothing after the first call of a method; from then on it may be read
+// concurrently. The memory of an opened corpus is a read-only mapping of the
+// file: writing to it is a fault.
 type Corpus struct {
 	Manifest Manifest
-	Ranks    []indexer.Rank
+	Ranks    []indexer.Rank // in strictly ascending order
 	Requests []Request
 	Ops      []Op
 	Hashes   []uint64
+
+	mapping []byte // the file, if the corpus was opened from one
+
+	sealOnce sync.Once
+	sealed   image
+	sealErr  error
 }
 
 // Manifest says what the corpus holds and how it was made. It has no times or
@@ -79,6 +111,12 @@ type Manifest struct {
 // SchemaV1 is the schema name of this version of the format.
 const SchemaV1 = "kvbench.corpus/v1"
 
+// The values of Options.Rescale.
+const (
+	RescaleRank   = "rank"
+	RescaleGlobal = "global"
+)
+
 // Options are the choices that shaped the corpus.
 type Options struct {
 	Workers           int     `json:"workers"`
@@ -89,9 +127,9 @@ type Options struct {
 	LengthFactor      int     `json:"length_factor"`
 	DuplicationFactor int     `json:"duplication_factor"`
 	SpeedUp           float64 `json:"speed_up"`
-	// Rescale is how the timelines were scaled to the window: "rank" scales
-	// the timeline of each rank to the whole window, "global" scales all with
-	// one factor, which keeps their relative lengths.
+	// Rescale is how the timelines were scaled to the window: RescaleRank
+	// scales the timeline of each rank to the whole window, RescaleGlobal
+	// scales all with one factor, which keeps their relative lengths.
 	Rescale   string `json:"rescale"`
 	TimeModel string `json:"time_model"`
 }
@@ -110,6 +148,33 @@ type Totals struct {
 	OutputBlocks    int64 `json:"output_blocks"`    // of the stored blocks
 	PeakActive      int64 `json:"peak_active_blocks"`
 	PeakQueue       int64 `json:"peak_queue"`
+}
+
+// add counts one op.
+func (t *Totals) add(op *Op) {
+	n := int64(op.Len)
+	switch op.Kind {
+	case Query:
+		t.Requests++
+		t.RequestBlocks += n
+	case Stored:
+		t.StoredEvents++
+		t.StoredBlocks += n
+	case Removed:
+		t.RemovedEvents++
+		t.RemovedBlocks += n
+	case Cleared:
+		t.ClearedEvents++
+	}
+}
+
+// CountOps returns the totals that follow from the ops alone. The others are 0.
+func CountOps(ops []Op) Totals {
+	var t Totals
+	for i := range ops {
+		t.add(&ops[i])
+	}
+	return t
 }
 
 // BlockOps returns request blocks + stored blocks + removed blocks.

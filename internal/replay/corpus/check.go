@@ -1,0 +1,148 @@
+package corpus
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/kvbench/kvbench/indexer"
+)
+
+// MaxOps is the largest number of ops of a corpus.
+const MaxOps = math.MaxUint32
+
+// Check returns the first reason why the corpus is not well formed, or nil.
+// Write refuses to write and Open refuses to read a corpus that is not. Apart
+// from the rules of the format it demands that
+//
+//   - the manifest has the schema SchemaV1 and a positive window;
+//   - ranks are in strictly ascending order and at most indexer.MaxRanks;
+//   - ops are sorted by (deadline, queries before events, slot), with deadlines
+//     from 0 to the window, both included;
+//   - the k-th query has request k, there are no other requests, and the k-th
+//     event of a slot has id k, all counted from 0;
+//   - the hashes of the ops follow each other and are all that there are;
+//   - the manifest's totals that can be counted from the ops are right.
+//
+// It reads all ops once, and no hashes.
+func (c *Corpus) Check() error {
+	m := &c.Manifest
+	switch {
+	case m.Schema != SchemaV1:
+		return fmt.Errorf("manifest: schema is %q; this program knows %q", m.Schema, SchemaV1)
+	case m.WindowNS < 1:
+		return fmt.Errorf("manifest: window_ns is %d; it must be positive", m.WindowNS)
+	case len(c.Ranks) > indexer.MaxRanks:
+		return fmt.Errorf("%d ranks; at most %d are possible", len(c.Ranks), indexer.MaxRanks)
+	case int64(len(c.Ops)) > MaxOps:
+		return fmt.Errorf("%d ops; at most %d are possible", len(c.Ops), int64(MaxOps))
+	}
+	for i := 1; i < len(c.Ranks); i++ {
+		if c.Ranks[i-1].Compare(c.Ranks[i]) >= 0 {
+			return fmt.Errorf("rank %d (%s) does not come after rank %d (%s)", i, c.Ranks[i], i-1, c.Ranks[i-1])
+		}
+	}
+	totals, err := c.checkOps()
+	if err != nil {
+		return err
+	}
+	if n := int64(len(c.Requests)); n != totals.Requests {
+		return fmt.Errorf("%d requests for %d queries", n, totals.Requests)
+	}
+	return checkTotals(&m.Totals, &totals)
+}
+
+func (c *Corpus) checkOps() (Totals, error) {
+	var totals Totals
+	var next uint64 // where the hashes of the next op must be
+	hashes := uint64(len(c.Hashes))
+	events := make([]uint32, len(c.Ranks)) // by slot
+	first := Op{}                          // precedes or equals every valid op
+	prev := &first
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		if err := c.checkOp(op); err != nil {
+			return totals, fmt.Errorf("op %d: %w", i, err)
+		}
+		if compareOps(prev, op) > 0 {
+			return totals, fmt.Errorf("op %d (deadline %d, %s, slot %d) is sorted after op %d (deadline %d, %s, slot %d)",
+				i, op.Deadline, op.Kind, op.Slot, i-1, prev.Deadline, prev.Kind, prev.Slot)
+		}
+		prev = op
+		if n := op.HashCount(); op.Hashes != next || n > hashes-next {
+			return totals, fmt.Errorf("op %d: hashes are %d to %d where %d to %d of %d are due", i, op.Hashes, op.Hashes+n, next, next+n, hashes)
+		} else {
+			next += n
+		}
+		want := uint32(totals.Requests)
+		if op.Kind != Query {
+			want = events[op.Slot]
+			events[op.Slot]++
+		}
+		if op.Seq != want {
+			return totals, fmt.Errorf("op %d: %s of slot %d has number %d where %d is due", i, op.Kind, op.Slot, op.Seq, want)
+		}
+		totals.add(op)
+	}
+	if next != hashes {
+		return totals, fmt.Errorf("%d hashes belong to no op", hashes-next)
+	}
+	return totals, nil
+}
+
+// checkOp checks what an op says on its own.
+func (c *Corpus) checkOp(op *Op) error {
+	switch {
+	case op.Kind > Cleared:
+		return fmt.Errorf("unknown kind %d", uint8(op.Kind))
+	case int(op.Slot) >= len(c.Ranks):
+		return fmt.Errorf("slot %d of %d ranks", op.Slot, len(c.Ranks))
+	case op.Deadline < 0 || op.Deadline > c.Manifest.WindowNS:
+		return fmt.Errorf("deadline %d is outside the window of %d ns", op.Deadline, c.Manifest.WindowNS)
+	case op.HasParent > 1 || op.HasParent == 1 && op.Kind != Stored:
+		return fmt.Errorf("has-parent mark %d on a %s", op.HasParent, op.Kind)
+	case op.HasParent == 0 && op.Parent != 0:
+		return errors.New("parent without a mark")
+	case op.Kind == Cleared && op.Len != 0:
+		return fmt.Errorf("cleared with %d blocks", op.Len)
+	case op.Reserved != 0:
+		return errors.New("reserved bytes are not zero")
+	}
+	return nil
+}
+
+// compareOps orders ops but for the order within a rank, which the numbers of
+// queries and events give.
+func compareOps(a, b *Op) int {
+	if a.Deadline != b.Deadline {
+		return cmp.Compare(a.Deadline, b.Deadline)
+	}
+	if qa, qb := a.Kind == Query, b.Kind == Query; qa != qb {
+		if qa {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a.Slot, b.Slot)
+}
+
+func checkTotals(have, want *Totals) error {
+	for _, t := range []struct {
+		name       string
+		have, want int64
+	}{
+		{"requests", have.Requests, want.Requests},
+		{"request_blocks", have.RequestBlocks, want.RequestBlocks},
+		{"stored_events", have.StoredEvents, want.StoredEvents},
+		{"stored_blocks", have.StoredBlocks, want.StoredBlocks},
+		{"removed_events", have.RemovedEvents, want.RemovedEvents},
+		{"removed_blocks", have.RemovedBlocks, want.RemovedBlocks},
+		{"cleared_events", have.ClearedEvents, want.ClearedEvents},
+	} {
+		if t.have != t.want {
+			return fmt.Errorf("manifest: total %s is %d where the ops have %d", t.name, t.have, t.want)
+		}
+	}
+	return nil
+}

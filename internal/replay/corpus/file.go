@@ -1,0 +1,232 @@
+package corpus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// IsCorpusFile says whether path is a regular file that starts like a corpus.
+// Only Open says whether it is a good one.
+func IsCorpusFile(path string) (bool, error) {
+	// Looking before opening: opening a pipe would block and reading it would
+	// take bytes away from whoever it is meant for.
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() {
+		return false, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	var b [len(magic)]byte
+	switch _, err := io.ReadFull(f, b[:]); {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return b == magic, nil
+}
+
+// Open maps the corpus file at path and checks all of it: lengths, checksums and
+// everything that Check demands. It reads the whole file once.
+//
+// The file must not be changed in place while the corpus is open; replacing it,
+// as Write does, is safe. The error names the file; errors.Is finds
+// ErrNotCorpus in it if the file is something else.
+func Open(path string) (*Corpus, error) {
+	data, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parse(data)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("corpus file %s: %w", path, err), unmap(data))
+	}
+	return c, nil
+}
+
+// Close unmaps the file of an opened corpus, after which nothing of the corpus
+// may be used. On a corpus that was not opened from a file it does nothing.
+func (c *Corpus) Close() error {
+	data := c.mapping
+	if data == nil {
+		return nil
+	}
+	c.mapping, c.Requests, c.Ops, c.Hashes, c.sealed = nil, nil, nil, nil, image{}
+	c.sealErr = errors.New("corpus: closed")
+	return unmap(data)
+}
+
+// Touch reads one word of every page, so that a timed run finds all of them
+// mapped.
+func (c *Corpus) Touch() {
+	var sum uint64
+	page := os.Getpagesize()
+	for _, b := range [][]byte{bytesOf(c.Requests), bytesOf(c.Ops), bytesOf(c.Hashes)} {
+		for i := 0; i < len(b); i += page {
+			sum += uint64(b[i])
+		}
+		if len(b) > 0 {
+			sum += uint64(b[len(b)-1])
+		}
+	}
+	runtime.KeepAlive(sum)
+}
+
+func mapFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("corpus file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("corpus file %s: %w: it is a %s", path, ErrNotCorpus, kindOf(info.Mode()))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("corpus file: %w", err)
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, fmt.Errorf("corpus file: %w", err)
+	}
+	size := info.Size()
+	if size == 0 {
+		return nil, fmt.Errorf("corpus file %s: %w: the file is empty", path, ErrNotCorpus)
+	}
+	if size != int64(int(size)) {
+		return nil, fmt.Errorf("corpus file %s: %d bytes are more than this machine can map", path, size)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("corpus file %s: map %d bytes: %w", path, size, err)
+	}
+	return data, nil
+}
+
+func unmap(data []byte) error {
+	if err := unix.Munmap(data); err != nil {
+		return fmt.Errorf("unmap corpus: %w", err)
+	}
+	return nil
+}
+
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case m&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}
+
+// Write saves the corpus as a file that Open reads. The file appears whole or
+// not at all: it is written beside path under another name, synced and then
+// renamed. If path exists, it is replaced if overwrite is set and it is a
+// regular file; else it is left alone and the error is fs.ErrExist.
+func (c *Corpus) Write(path string, overwrite bool) error {
+	if err := c.write(path, overwrite); err != nil {
+		return fmt.Errorf("write corpus %s: %w", path, err)
+	}
+	return nil
+}
+
+func (c *Corpus) write(path string, overwrite bool) error {
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("malformed corpus: %w", err)
+	}
+	// This early look spares the work; the rename below decides.
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !overwrite:
+		return errExists
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("it exists and is not a regular file (%s); choose another name", info.Mode().Type())
+	}
+	img, err := c.seal()
+	if err != nil {
+		return err
+	}
+	f, err := createBeside(path)
+	if err != nil {
+		return err
+	}
+	tmp := f.Name()
+	err = errors.Join(img.writeTo(f), f.Sync())
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = moveTo(tmp, path, overwrite)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+var errExists = fmt.Errorf("%w; choose another name, remove it, or ask for it to be overwritten", fs.ErrExist)
+
+// createBeside makes a new file in the folder of path. Unlike os.CreateTemp it
+// gives the file the permissions that a file gets by default.
+func createBeside(path string) (*os.File, error) {
+	dir := filepath.Dir(path)
+	for try := 0; ; try++ {
+		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(".kvbench-%08x.tmp", rand.Uint32())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if errors.Is(err, fs.ErrExist) && try < 100 {
+			continue
+		}
+		if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+			return nil, fmt.Errorf("cannot make a file in folder %s: %w", dir, pathErr.Err)
+		}
+		return f, err
+	}
+}
+
+// moveTo renames tmp to path. Without overwrite it is atomic against others that
+// create path meanwhile.
+func moveTo(tmp, path string, overwrite bool) error {
+	if overwrite {
+		return os.Rename(tmp, path)
+	}
+	err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// Some file systems do not know that call. A link does not replace
+		// either.
+		if err = os.Link(tmp, path); err == nil {
+			return os.Remove(tmp)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return errExists
+	}
+	return err
+}
+
+// syncFolder makes a rename in a folder last.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, unix.EINVAL) {
+		err = nil // a file system that cannot sync folders
+	}
+	return errors.Join(err, d.Close())
+}
