@@ -206,16 +206,21 @@ func moveTo(tmp, path string, overwrite bool) error {
 	}
 	err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// Some file systems do not know that call. A link does not replace
-		// either.
-		if err = os.Link(tmp, path); err == nil {
-			return os.Remove(tmp)
-		}
+		err = linkTo(tmp, path)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return errExists
 	}
 	return err
+}
+
+// linkTo is for file systems that cannot rename without replacing: making a
+// link does not replace either.
+func linkTo(tmp, path string) error {
+	if err := os.Link(tmp, path); err != nil {
+		return err
+	}
+	return os.Remove(tmp)
 }
 
 // syncFolder makes a rename in a folder last.

@@ -69,10 +69,10 @@ import (
 const FormatVersion = 1
 
 const (
-	fixedHeader   = 64
-	entryBytes    = 64
-	headerBytes   = fixedHeader + numSections*entryBytes
-	alignment     = 64
+	fixedHeader = 64
+	entryBytes  = 64
+	headerBytes = fixedHeader + numSections*entryBytes
+	alignment   = 64
 )
 
 // The sections by their position in the table.
