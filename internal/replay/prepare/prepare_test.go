@@ -1,0 +1,278 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/replay/corpus"
+	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/trace"
+)
+
+func TestPrepare(t *testing.T) {
+	tr := smallTrace(t, 300)
+	for _, rescale := range []string{corpus.RescaleRank, corpus.RescaleGlobal} {
+		opts := options(3, 2)
+		opts.Rescale = rescale
+		var calls, last atomic.Int64
+		c, err := with(t.Context(), fakeRun, tr, opts, func(done, total int64) {
+			if total != 300 || done < last.Load() {
+				t.Errorf("progress went from %d to %d of %d", last.Load(), done, total)
+			}
+			last.Store(done)
+			calls.Add(1)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if last.Load() != 300 || calls.Load() > 300/1024+6 {
+			t.Errorf("progress ended at %d after %d calls", last.Load(), calls.Load())
+		}
+		wantRanks := []indexer.Rank{{Worker: 0, DP: 0}, {Worker: 0, DP: 1}, {Worker: 1, DP: 0}, {Worker: 1, DP: 1}, {Worker: 2, DP: 0}, {Worker: 2, DP: 1}}
+		if !slices.Equal(c.Ranks, wantRanks) {
+			t.Errorf("ranks %v", c.Ranks)
+		}
+		opts.TraceBlockSize = 512
+		m := c.Manifest
+		if m.Options != opts || m.Seed != 42 || m.WindowNS != 1e9 || m.TraceName != "small" || m.TraceSHA256 != "00" {
+			t.Errorf("manifest %+v", m)
+		}
+		if m.Totals.HitBlocks != 600 || m.Totals.PeakQueue != 299 {
+			t.Errorf("totals %+v", m.Totals)
+		}
+
+		// Every row is there once, with its facts, on the rank of its session.
+		slotOf := tr.Partition(6, 42)
+		seen := make([]bool, tr.Len())
+		for _, op := range c.Ops {
+			if op.Kind != corpus.Query {
+				continue
+			}
+			r := c.Requests[op.Seq]
+			row := tr.Request(int(r.Row))
+			if seen[r.Row] || int(r.Session) != tr.SessionOf(int(r.Row)) || int(r.InputTokens) != row.InputLength ||
+				int(r.OutputTokens) != row.OutputLength || int(op.Slot) != slotOf[r.Session] || int(op.Len) != row.InputLength/128 {
+				t.Fatalf("request %+v on slot %d", r, op.Slot)
+			}
+			seen[r.Row] = true
+		}
+		if slices.Contains(seen, false) {
+			t.Error("a row is missing")
+		}
+
+		// The window is filled by all ranks, or by the longest one.
+		ends := make([]int64, 6)
+		starts := slices.Repeat([]int64{math.MaxInt64}, 6)
+		for _, op := range c.Ops {
+			ends[op.Slot] = max(ends[op.Slot], op.Deadline)
+			starts[op.Slot] = min(starts[op.Slot], op.Deadline)
+		}
+		if slices.Max(starts) != 0 || slices.Max(ends) != 1e9 {
+			t.Errorf("%s: starts %v, ends %v", rescale, starts, ends)
+		}
+		if all := slices.Min(ends) == 1e9; all != (rescale == corpus.RescaleRank) {
+			t.Errorf("%s: ends %v", rescale, ends)
+		}
+	}
+}
+
+func TestPrepareIsDeterministic(t *testing.T) {
+	tr := smallTrace(t, 500)
+	ids := map[string]bool{}
+	for _, procs := range []int{1, 2, 4} {
+		previous := runtime.GOMAXPROCS(procs)
+		c, err := with(t.Context(), fakeRun, tr, options(7, 1), nil)
+		runtime.GOMAXPROCS(previous)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := c.SHA256()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[id] = true
+	}
+	if len(ids) != 1 {
+		t.Fatalf("the number of cores changes the corpus: %v", ids)
+	}
+}
+
+func TestRanksWithoutRequests(t *testing.T) {
+	c, err := with(t.Context(), fakeRun, smallTrace(t, 5), options(100, 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(); err != nil || len(c.Ranks) != 100 || len(c.Requests) != 5 {
+		t.Fatalf("%v, %d ranks, %d requests", err, len(c.Ranks), len(c.Requests))
+	}
+}
+
+func TestEnginesHaveDifferentSeeds(t *testing.T) {
+	seen := map[uint64]bool{}
+	for _, seed := range []uint64{0, 1, 42} {
+		for slot := range 1000 {
+			seen[rankSeed(seed, slot)] = true
+		}
+	}
+	if len(seen) != 3000 {
+		t.Fatalf("%d seeds", len(seen))
+	}
+}
+
+func TestPrepareRefusesOptions(t *testing.T) {
+	tr := smallTrace(t, 5)
+	for _, tc := range []struct {
+		change func(*corpus.Options)
+		want   string
+	}{
+		{func(o *corpus.Options) { o.Workers = 0 }, "--workers is 0"},
+		{func(o *corpus.Options) { o.DPRanks = -1 }, "--dp-ranks is -1"},
+		{func(o *corpus.Options) { o.Workers, o.DPRanks = 32769, 2 }, "more than 65536 ranks"},
+		{func(o *corpus.Options) { o.Workers = math.MaxInt }, "more than 65536 ranks"},
+		{func(o *corpus.Options) { o.Workers, o.DPRanks = 1<<32, 1<<32 }, "more than 65536 ranks"},
+		{func(o *corpus.Options) { o.BlockSize = 0 }, "--block-size is 0"},
+		{func(o *corpus.Options) { o.GPUBlocks = 0 }, "--gpu-blocks is 0"},
+		{func(o *corpus.Options) { o.LengthFactor = 0 }, "--length-factor is 0"},
+		{func(o *corpus.Options) { o.DuplicationFactor = 0 }, "--duplication-factor is 0"},
+		{func(o *corpus.Options) { o.SpeedUp = 0 }, "--speed-up is 0"},
+		{func(o *corpus.Options) { o.SpeedUp = math.NaN() }, "--speed-up is NaN"},
+		{func(o *corpus.Options) { o.SpeedUp = math.Inf(1) }, "--speed-up is +Inf"},
+		{func(o *corpus.Options) { o.Rescale = "worker" }, `--rescale is "worker"`},
+		{func(o *corpus.Options) { o.TraceBlockSize = 16 }, "--trace-block-size is 16"},
+	} {
+		opts := options(2, 1)
+		tc.change(&opts)
+		if _, err := with(t.Context(), fakeRun, tr, opts, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want an error with %q", err, tc.want)
+		}
+	}
+	opts := options(0, 0)
+	_, err := Prepare(t.Context(), tr, Origin{}, opts, 1, 0, nil, nil)
+	for _, want := range []string{"--workers", "--dp-ranks", "--duration is 0s"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	empty, err := trace.New(512, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := with(t.Context(), fakeRun, empty, options(1, 1), nil); err == nil || !strings.Contains(err.Error(), "no requests") {
+		t.Errorf("empty trace: %v", err)
+	}
+}
+
+// An engine that breaks its contract ends the preparation and is named.
+func TestPrepareDistrustsEngines(t *testing.T) {
+	tr := smallTrace(t, 20)
+	hashes := []indexer.SequenceHash{1, 2}
+	boom := errors.New("boom")
+	for _, tc := range []struct {
+		name string
+		do   func(rec mocker.Recorder) error
+		want string
+	}{
+		{"own error", func(mocker.Recorder) error { return boom }, "boom"},
+		{"requests missing", func(mocker.Recorder) error { return nil }, "0 of 20 requests"},
+		{"row", func(rec mocker.Recorder) error { rec.Query(0, 20, nil); return nil }, "row 20 of 20"},
+		{"negative row", func(rec mocker.Recorder) error { rec.Query(0, -1, nil); return nil }, "row -1"},
+		{"time", func(rec mocker.Recorder) error { rec.Query(1, 0, nil); rec.Query(0, 1, nil); return nil }, "went back from 1 to 0"},
+		{"id", func(rec mocker.Recorder) error {
+			rec.Event(0, &indexer.Event{ID: 1, Kind: indexer.Cleared})
+			return nil
+		}, "should have id 0"},
+		{"kind", func(rec mocker.Recorder) error { rec.Event(0, &indexer.Event{}); return nil }, "no known kind"},
+		{"parent", func(rec mocker.Recorder) error {
+			rec.Event(0, &indexer.Event{Kind: indexer.Removed, HasParent: true})
+			return nil
+		}, "has a parent"},
+		{"locals missing", func(rec mocker.Recorder) error {
+			rec.Event(0, &indexer.Event{Kind: indexer.Stored, Sequences: hashes})
+			return nil
+		}, "2 sequence hashes and 0 local hashes"},
+		{"locals", func(rec mocker.Recorder) error {
+			rec.Event(0, &indexer.Event{Kind: indexer.Removed, Locals: []indexer.LocalHash{1}})
+			return nil
+		}, "has local hashes"},
+		{"cleared", func(rec mocker.Recorder) error {
+			rec.Event(0, &indexer.Event{Kind: indexer.Cleared, Sequences: hashes})
+			return nil
+		}, "has blocks"},
+		{"stopped", func(rec mocker.Recorder) error { rec.Event(0, &indexer.Event{}); return context.Canceled }, "no known kind"},
+	} {
+		run := func(ctx context.Context, _ *trace.Trace, _ []int, _ mocker.Config, rec mocker.Recorder) (mocker.Summary, error) {
+			return mocker.Summary{}, tc.do(rec)
+		}
+		_, err := with(t.Context(), run, tr, options(1, 1), nil)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "rank 0/0") {
+			t.Errorf("%s: got %v, want an error with %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+// An engine that is wrong does not run on to its end.
+func TestPrepareStopsWrongEngine(t *testing.T) {
+	run := func(ctx context.Context, _ *trace.Trace, _ []int, _ mocker.Config, rec mocker.Recorder) (mocker.Summary, error) {
+		rec.Query(0, -1, nil)
+		<-ctx.Done()
+		return mocker.Summary{}, ctx.Err()
+	}
+	if _, err := with(t.Context(), run, smallTrace(t, 20), options(4, 1), nil); err == nil || !strings.Contains(err.Error(), "row -1") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestTooManyOps(t *testing.T) {
+	tr := smallTrace(t, 300)
+	c, err := with(t.Context(), fakeRun, tr, options(2, 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := preparer{run: fakeRun, maxOps: int64(len(c.Ops))}
+	if _, err := p.prepare(t.Context(), tr, Origin{}, options(2, 1), 42, time.Second, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.maxOps--
+	if _, err := p.prepare(t.Context(), tr, Origin{}, options(2, 1), 42, time.Second, nil, nil); !errors.Is(err, errTooManyOps) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	tr := smallTrace(t, 300)
+	ctx, cancel := context.WithCancel(t.Context())
+	run := func(ctx context.Context, tr *trace.Trace, sessions []int, cfg mocker.Config, rec mocker.Recorder) (mocker.Summary, error) {
+		cancel()
+		<-ctx.Done()
+		return mocker.Summary{}, ctx.Err()
+	}
+	if _, err := with(ctx, run, tr, options(8, 1), nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("while engines run: %v", err)
+	}
+	if _, err := with(ctx, fakeRun, tr, options(8, 1), nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("before the start: %v", err)
+	}
+
+	// The later phases look at the context too.
+	lines, _, err := (&preparer{run: fakeRun, maxOps: corpus.MaxOps}).play(t.Context(), tr, make([]indexer.Rank, 2), mocker.Config{BlockSize: 128}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := mergeOps(ctx, lines, scalesOf(lines, 100, corpus.RescaleRank), requestOf); !errors.Is(err, context.Canceled) {
+		t.Fatalf("while merging: %v", err)
+	}
+	if _, err := gatherHashes(ctx, lines); !errors.Is(err, context.Canceled) {
+		t.Fatalf("while copying: %v", err)
+	}
+}
