@@ -109,5 +109,7 @@ type Factory struct {
 	Summary string
 	// SingleThread says that Config.Threads must be 1.
 	SingleThread bool
-	New          func(Config) (Index, error)
+	// Null says that the index accepts everything and answers nothing.
+	Null bool
+	New  func(Config) (Index, error)
 }

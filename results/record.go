@@ -100,8 +100,6 @@ type Config struct {
 	ReaderCPU           string  `json:"reader_cpu"`       //
 	ReaderRate          float64 `json:"reader_rate"`      // passes/s asked for, 0: without pause; only with a reader
 	GOMAXPROCS          int     `json:"gomaxprocs"`       //
-	InjectEventDelayNS  int64   `json:"inject_event_delay_ns"`
-	InjectQueryWork     float64 `json:"inject_query_work"` // 0 or 1: none
 }
 
 // Totals counts the work that was offered and the work that was done.
@@ -117,13 +115,13 @@ type Totals struct {
 
 	IssuedQueries     int64 `json:"issued_queries"`
 	IssuedEvents      int64 `json:"issued_events"`
+	IssuedBlockOps    int64 `json:"issued_block_ops"`
 	CompletedQueries  int64 `json:"completed_queries"`
 	CompletedEvents   int64 `json:"completed_events"`
 	CompletedBlockOps int64 `json:"completed_block_ops"`
 
-	MatchedRanks  int64 `json:"matched_ranks"`  // sum over queries of the ranks with a match
-	MatchedBlocks int64 `json:"matched_blocks"` // sum over queries of the best rank's score
-	RankBlocks    int64 `json:"rank_blocks"`    // sum over queries of the score of the rank that the trace's draw gave the request
+	MatchedRanks int64 `json:"matched_ranks"` // sum over queries of the ranks with a match
+	RankBlocks   int64 `json:"rank_blocks"`   // sum over queries of the score of the rank that the trace's draw gave the request
 }
 
 // Rates are offered (by the corpus over the window), issued (over the span in
@@ -194,6 +192,7 @@ type Thread struct {
 	Number                     int    `json:"number"`
 	CPU                        int    `json:"cpu"`           // -1: not pinned
 	PinConfirmed               bool   `json:"pin_confirmed"` // mask read back before the start and after the end
+	RunNS                      int64  `json:"run_ns"`        // on a CPU, exact; -1: the kernel does not say
 	UserNS                     int64  `json:"user_ns"`
 	SystemNS                   int64  `json:"system_ns"`
 	VoluntaryContextSwitches   int64  `json:"voluntary_context_switches"`

@@ -1,0 +1,154 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/replay/corpus"
+)
+
+// Config is one trial. The zero value of an optional field is its default.
+type Config struct {
+	// Corpus is the work. Required.
+	Corpus *corpus.Corpus
+	// Index is what is measured. Required.
+	Index indexer.Factory
+	// Placement is the threads and their CPUs, from Place. Required.
+	Placement Placement
+	// QueryLanes is the number of queues that queries are spread over by rank;
+	// 0: DefaultQueryLanes, but no more than there are ranks and no fewer than
+	// there are query threads.
+	QueryLanes int
+	// QueueCapacity is how many events fit between one issuer and one event
+	// thread; a full queue makes the issuer wait. 0: as many as the corpus has
+	// for the busiest pair, so that issuers never wait.
+	QueueCapacity int
+	// IssuerSpin is how long before a deadline an issuer stops sleeping and
+	// spins; negative: DefaultIssuerSpin, but 0 where CPUs are shared.
+	IssuerSpin time.Duration
+	// Quiesce is how long to rest between preparation and the run.
+	Quiesce time.Duration
+	// WarmupLookups is how many lookups each query thread makes before the start.
+	WarmupLookups int
+	// DrainTimeout is how long the work left at the end of issuing may take; 0:
+	// DefaultDrainTimeout.
+	DrainTimeout time.Duration
+	// TrackResidentBlocks turns the counters on before the run.
+	TrackResidentBlocks bool
+	// Layout is how the counters lie in memory.
+	Layout indexer.CounterLayout
+	// ReaderRate is the passes per second of the reader, 0: without pause. It
+	// counts only if Placement has a reader, which needs TrackResidentBlocks.
+	ReaderRate float64
+	// Verify compares the drained index with the reference index.
+	Verify bool
+	// VerifyQueries is the number of answers to compare; 0: DefaultVerifyQueries.
+	VerifyQueries int
+	// Log receives what is worth saying outside the window. nil: nothing.
+	Log *slog.Logger
+	// Phase, if set, is told what comes next, never inside the window.
+	Phase func(Phase)
+
+	// pin replaces host.PinThread in tests.
+	pin func(cpu int) error
+}
+
+// Phase is a part of a trial that a user may want to see.
+type Phase string
+
+// The phases of a trial in their order.
+const (
+	PhaseQuiesce   Phase = "quiesce"
+	PhaseSetup     Phase = "set up"
+	PhaseRun       Phase = "run"
+	PhaseDrain     Phase = "drain"
+	PhaseSummarise Phase = "summarise"
+	PhaseVerify    Phase = "verify"
+)
+
+// Defaults of Config.
+const (
+	DefaultQueryLanes    = 128
+	DefaultIssuerSpin    = 75 * time.Microsecond
+	DefaultWarmupLookups = 128
+	DefaultDrainTimeout  = 10 * time.Minute
+	DefaultVerifyQueries = 2000
+	DefaultQuiesce       = 5 * time.Second
+)
+
+// startDelay lies between the moment the barrier is set and the start.
+const startDelay = 20 * time.Millisecond
+
+func (c *Config) fill() error {
+	switch {
+	case c.Corpus == nil:
+		return errors.New("replay: no corpus")
+	case c.Index.New == nil:
+		return errors.New("replay: no index")
+	case len(c.Corpus.Ranks) == 0:
+		return errors.New("replay: the corpus has no ranks")
+	case len(c.Corpus.Ops) == 0:
+		return errors.New("replay: the corpus has no operations")
+	case c.Corpus.Manifest.WindowNS <= 0:
+		return errors.New("replay: the corpus has no window")
+	case c.QueryLanes < 0:
+		return fmt.Errorf("--query-lanes is %d; it must be at least 1", c.QueryLanes)
+	case c.QueueCapacity < 0:
+		return fmt.Errorf("--queue-capacity is %d; it must be at least 1, or 0 for room for all events", c.QueueCapacity)
+	case c.Quiesce < 0:
+		return fmt.Errorf("--quiesce is %v; it must not be negative", c.Quiesce)
+	case c.WarmupLookups < 0:
+		return fmt.Errorf("--warmup-lookups is %d; it must not be negative", c.WarmupLookups)
+	case c.DrainTimeout < 0:
+		return fmt.Errorf("--drain-timeout is %v; it must not be negative", c.DrainTimeout)
+	case c.VerifyQueries < 0:
+		return fmt.Errorf("--verify-queries is %d; it must not be negative", c.VerifyQueries)
+	case c.ReaderRate < 0 || c.ReaderRate > 1e9 || c.ReaderRate != c.ReaderRate:
+		return fmt.Errorf("--resident-blocks-reader-rate is %g; it must lie in [0, 1e9] passes per second", c.ReaderRate)
+	}
+	t := c.Placement.Threads
+	if t.EventIssuers < 1 || t.QueryThreads < 1 || t.EventThreads < 1 {
+		return fmt.Errorf("replay: the placement has no threads: %+v", t)
+	}
+	if t.Reader > 0 && !c.TrackResidentBlocks {
+		return errors.New("a reader of resident blocks needs --track-resident-blocks")
+	}
+	if c.Index.SingleThread && t.EventThreads != 1 {
+		return fmt.Errorf("index %s works with one event thread; pass --event-workers 1", c.Index.Name)
+	}
+	if c.Index.Null && c.Verify {
+		return fmt.Errorf("index %s answers nothing, so there is nothing to verify; leave --verify out", c.Index.Name)
+	}
+	if c.QueryLanes == 0 {
+		c.QueryLanes = max(t.QueryThreads, min(DefaultQueryLanes, len(c.Corpus.Ranks)))
+	}
+	if c.QueryLanes < t.QueryThreads {
+		return fmt.Errorf("--query-lanes is %d but there are %d query threads; each needs at least one lane", c.QueryLanes, t.QueryThreads)
+	}
+	if c.IssuerSpin < 0 {
+		c.IssuerSpin = DefaultIssuerSpin
+		if c.Placement.Shared {
+			c.IssuerSpin = 0
+		}
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.VerifyQueries == 0 {
+		c.VerifyQueries = DefaultVerifyQueries
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Phase == nil {
+		c.Phase = func(Phase) {}
+	}
+	if c.pin == nil {
+		c.pin = host.PinThread
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package replay
+
+import (
+	"sync/atomic"
+
+	"github.com/kvbench/kvbench/indexer"
+)
+
+// cacheLine is the distance that keeps two words from sharing a line, the
+// prefetcher's neighbouring line included.
+const cacheLine = 128
+
+// lane is a queue from the query issuer to one query thread. It has room for
+// every query that the corpus has for it, so that publishing never waits.
+type lane struct {
+	ops  []uint32
+	fill int // issuer's own: written, perhaps not yet published
+	_    [cacheLine]byte
+	tail atomic.Int64 // published
+	_    [cacheLine - 8]byte
+	head int // query thread's own: taken
+	_    [cacheLine]byte
+}
+
+// push adds an operation; it is not visible before publish. It reports whether
+// there was room, which there is unless the plan was wrong.
+func (l *lane) push(op uint32) bool {
+	if l.fill == len(l.ops) {
+		return false
+	}
+	l.ops[l.fill] = op
+	l.fill++
+	return true
+}
+
+func (l *lane) publish() { l.tail.Store(int64(l.fill)) }
+
+// queryDone is what a query thread writes for each lookup.
+type queryDone struct {
+	op       uint32
+	lane     uint32
+	matched  uint32 // ranks with a match
+	rankHeld uint32 // score of the rank that the trace's draw gave the request
+	started  int64
+	finished int64
+}
+
+// queryThread runs the lookups of its lanes.
+type queryThread struct {
+	number int
+	trial  *trial
+	lanes  []*lane
+	ids    []uint32 // lane numbers
+	reader indexer.Reader
+	answer indexer.Answer
+	done   []queryDone // sized beforehand, never grown
+	full   int64       // results that did not fit
+	parker parker
+	ready  func() bool // hasWork, bound once so that waiting does not allocate
+}
+
+// warm runs n lookups of the first queries of the corpus and grows the answer
+// to its final size.
+func (q *queryThread) warm(n int) {
+	q.answer.Grow(len(q.trial.corpus.Ranks))
+	for i := range n {
+		op := q.trial.plan.queries[i%len(q.trial.plan.queries)]
+		q.reader.Find(q.trial.corpus.Locals(op), &q.answer)
+	}
+	q.answer.Reset()
+}
+
+// laneBatch bounds how many lookups of one lane run before the next lane has a
+// turn.
+const laneBatch = 16
+
+// run answers queries until the issuer has ended and the lanes are empty.
+func (q *queryThread) run() {
+	t := q.trial
+	idle := idler{spin: t.ownCPUs, parker: &q.parker}
+	for {
+		// Read before the lanes: what was published before the end is seen.
+		ended := t.queriesEnded.Load()
+		found := false
+		for i, l := range q.lanes {
+			tail := int(l.tail.Load())
+			if l.head == tail {
+				continue
+			}
+			found = true
+			end := min(tail, l.head+laneBatch)
+			for ; l.head < end; l.head++ {
+				q.lookUp(l.ops[l.head], q.ids[i])
+			}
+		}
+		switch {
+		case found:
+			idle.reset()
+		case ended || t.abort.Load():
+			return
+		default:
+			idle.wait(q.ready)
+		}
+	}
+}
+
+func (q *queryThread) hasWork() bool {
+	for _, l := range q.lanes {
+		if l.head != int(l.tail.Load()) {
+			return true
+		}
+	}
+	return q.trial.queriesEnded.Load() || q.trial.abort.Load()
+}
+
+func (q *queryThread) lookUp(op, laneID uint32) {
+	t := q.trial
+	locals := t.corpus.Locals(op)
+	slot := indexer.Slot(t.corpus.Ops[op].Slot)
+	started := t.clock.Now()
+	q.reader.Find(locals, &q.answer)
+	finished := t.clock.Now()
+	if len(q.done) == cap(q.done) {
+		q.full++
+		return
+	}
+	q.done = append(q.done, queryDone{
+		op:       op,
+		lane:     laneID,
+		matched:  uint32(len(q.answer.Touched())),
+		rankHeld: q.answer.Score(slot),
+		started:  started,
+		finished: finished,
+	})
+}

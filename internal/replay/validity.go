@@ -1,0 +1,100 @@
+package replay
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvbench/kvbench/results"
+)
+
+// Limits of validity and of keeping up, as shares of the window.
+const (
+	issueLimit  = 1.01
+	keptUpLimit = 1.10
+)
+
+// brokenRules lists the rules of validity that the trial as a whole broke; join
+// has those of single operations.
+func (t *trial) brokenRules(rec *results.Record, raw *raw) []results.Reason {
+	var out []results.Reason
+	broken := func(rule, format string, args ...any) {
+		out = append(out, results.Reason{Rule: rule, Detail: fmt.Sprintf(format, args...)})
+	}
+	if raw.interrupted {
+		broken("interrupted", "a signal stopped the trial after %d of %d operations",
+			rec.Totals.IssuedQueries+rec.Totals.IssuedEvents, len(t.corpus.Ops))
+	}
+	for _, err := range t.failed {
+		broken("thread_failed", "%v", err)
+	}
+	if err := t.queryIssuer.err; err != nil {
+		broken("issuer_failed", "query issuer: %v", err)
+	}
+	for _, e := range t.issuers {
+		if e.err != nil {
+			broken("issuer_failed", "event issuer %d: %v", e.number, e.err)
+		}
+	}
+	if err := t.pool.Err(); err != nil {
+		broken("event_thread_failed", "%v", err)
+	}
+	if raw.drainErr != nil {
+		broken("drain", "%v", raw.drainErr)
+	}
+	window := rec.Timing.WindowNS
+	if limit := int64(issueLimit * float64(window)); rec.Timing.IssueEndNS > limit {
+		broken("issue_span", "the last operation was issued at %v, %.2f%% of the window of %v; the limit is %.0f%%",
+			time.Duration(rec.Timing.IssueEndNS), 100*float64(rec.Timing.IssueEndNS)/float64(window), time.Duration(window), 100*issueLimit)
+	}
+	if n := rec.Machine.GarbageCollections; n > 0 {
+		broken("garbage_collection", "%d collections ran in the timed run", n)
+	}
+	if n := rec.Anomalies.Malformed; n > 0 {
+		broken("event_failed", "%d events were malformed", n)
+	}
+	for _, th := range rec.Threads {
+		if th.CPU != NoCPU && !th.PinConfirmed {
+			broken("pin", "%s thread %d was not on CPU %d alone from start to end", th.Role, th.Number, th.CPU)
+		}
+	}
+	return out
+}
+
+// invalidate adds a reason that is known only after the summary.
+func invalidate(rec *results.Record, rule, detail string) {
+	rec.Validity.Reasons = append(rec.Validity.Reasons, results.Reason{Rule: rule, Detail: detail})
+	rec.Validity.Valid, rec.Validity.KeptUp = false, false
+}
+
+// warn adds what does not make the trial invalid but should be known to whoever
+// reads its figures.
+func (t *trial) warn(rec *results.Record) {
+	say := func(format string, args ...any) { rec.Warnings = append(rec.Warnings, fmt.Sprintf(format, args...)) }
+	p := &t.cfg.Placement
+	if p.Note != "" {
+		say("%s; figures are not comparable with those of a pinned run", p.Note)
+	} else if p.Shared {
+		say("threads share CPUs (--allow-shared-cpus); figures are not comparable with those of a run on CPUs of its own")
+	}
+	if ranks := len(t.corpus.Ranks); p.Threads.EventThreads > ranks {
+		say("%d event threads but %d ranks: %d threads have nothing to do", p.Threads.EventThreads, ranks, p.Threads.EventThreads-ranks)
+	}
+	if n := rec.Depths.BlockedSubmits; n > 0 {
+		say("issuers met a full queue %d times and waited %v; the issue lag includes that", n, time.Duration(rec.Depths.BlockedNS))
+	}
+	if n := t.corpus.Manifest.Totals.RefusedRequests; n > 0 {
+		say("%d requests were larger than a whole rank and were asked for but never stored; a larger --gpu-blocks holds them", n)
+	}
+	if n := rec.Machine.MajorFaults; n > 0 {
+		say("%d major page faults in the timed run", n)
+	}
+	if r := rec.Reader; r != nil && r.MissedPasses > 0 {
+		say("the reader missed %d of its paced passes and made %d: it ran at %.0f passes/s, asked were %.0f", r.MissedPasses, r.Passes, r.PassesPerSec, r.Rate)
+	}
+	if steal := rec.Machine.StealNS; steal > 0 && rec.Timing.EndNS > 0 && float64(steal) > 0.01*float64(rec.Timing.EndNS) {
+		say("the hypervisor took %v of CPU time meanwhile", time.Duration(steal))
+	}
+	if rec.Validity.Valid && !rec.Validity.KeptUp {
+		say("overloaded: done at %.2f x window; throughput measures the backend, latencies measure the queue", float64(rec.Timing.EndNS)/float64(rec.Timing.WindowNS))
+	}
+}
