@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/kvbench/kvbench/indexer"
 )
 
 func TestExportParquet(t *testing.T) {
@@ -93,6 +95,34 @@ func TestExportParquetRowGroups(t *testing.T) {
 	}
 	if total != int64(len(c.Ops)) || len(f.RowGroups()) != 3 {
 		t.Errorf("%d rows in %d groups", total, len(f.RowGroups()))
+	}
+}
+
+// Long lists end a row group too, or it would not fit into memory.
+func TestExportParquetLongRows(t *testing.T) {
+	const blocks, n = rowGroupHashes/2 + 1, 5
+	c := &Corpus{
+		Manifest: Manifest{Schema: SchemaV1, WindowNS: 1, Totals: Totals{RemovedEvents: n, RemovedBlocks: n * blocks}},
+		Ranks:    []indexer.Rank{{}},
+		Hashes:   make([]uint64, n*blocks),
+	}
+	for i := range n {
+		c.Ops = append(c.Ops, Op{Hashes: uint64(i * blocks), Seq: uint32(i), Len: blocks, Kind: Removed})
+	}
+	var b bytes.Buffer
+	if err := ExportParquet(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.OpenFile(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []int64
+	for _, g := range f.RowGroups() {
+		rows = append(rows, g.NumRows())
+	}
+	if !slices.Equal(rows, []int64{2, 2, 1}) {
+		t.Errorf("row groups of %d rows", rows)
 	}
 }
 

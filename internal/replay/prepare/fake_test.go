@@ -34,7 +34,7 @@ func smallTrace(t testing.TB, n int) *trace.Trace {
 		for k := range ids {
 			ids[k] = uint64(r.IntN(50))
 		}
-		requests[i] = trace.Request{Session: fmt.Sprint(session), Timestamp: float64(i), Delay: float64(0),
+		requests[i] = trace.Request{Session: fmt.Sprint(session), Timestamp: float64(i),
 			InputLength: 512 * len(ids), OutputLength: 1 + r.IntN(100), HashIDs: ids}
 	}
 	tr, err := trace.New(512, requests)
@@ -63,6 +63,9 @@ func fakeRun(ctx context.Context, t *trace.Trace, sessions []int, cfg mocker.Con
 			rec.Query(at, int(row), locals)
 			sum.Requests++
 			sum.HitBlocks += 2
+			sum.OutputBlocks += 3
+			sum.Refused += 4
+			sum.PeakActive = max(sum.PeakActive, int64(row)+1000)
 			sum.PeakQueue = max(sum.PeakQueue, int64(row))
 			for range r.IntN(4) {
 				at += int64(r.IntN(3))

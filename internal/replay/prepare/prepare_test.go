@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,8 +49,10 @@ func TestPrepare(t *testing.T) {
 		if m.Options != opts || m.Seed != 42 || m.WindowNS != 1e9 || m.TraceName != "small" || m.TraceSHA256 != "00" {
 			t.Errorf("manifest %+v", m)
 		}
-		if m.Totals.HitBlocks != 600 || m.Totals.PeakQueue != 299 {
-			t.Errorf("totals %+v", m.Totals)
+		want := corpus.CountOps(c.Ops)
+		want.HitBlocks, want.OutputBlocks, want.RefusedRequests, want.PeakActive, want.PeakQueue = 600, 900, 1200, 1299, 299
+		if m.Totals != want {
+			t.Errorf("totals %+v, want %+v", m.Totals, want)
 		}
 
 		// Every row is there once, with its facts, on the rank of its session.
@@ -118,7 +121,52 @@ func TestRanksWithoutRequests(t *testing.T) {
 	}
 }
 
-func TestEnginesHaveDifferentSeeds(t *testing.T) {
+// Engines see the trace after the transforms, in the order of the doc comment,
+// and each has its own seed.
+func TestWhatEnginesGet(t *testing.T) {
+	tr := smallTrace(t, 40)
+	want, err := tr.ExpandPrefix(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err = want.Duplicate(3); err != nil {
+		t.Fatal(err)
+	}
+	if want, err = want.SpeedUp(4); err != nil {
+		t.Fatal(err)
+	}
+	opts := options(4, 1)
+	opts.LengthFactor, opts.DuplicationFactor, opts.SpeedUp = 2, 3, 4
+	var mu sync.Mutex
+	seeds := map[uint64]bool{}
+	c, err := with(t.Context(), func(ctx context.Context, got *trace.Trace, sessions []int, cfg mocker.Config, rec mocker.Recorder) (mocker.Summary, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		seeds[cfg.Seed] = true
+		if cfg.BlockSize != 128 || cfg.GPUBlocks != 64 {
+			t.Errorf("config %+v", cfg)
+		}
+		if got.Len() != want.Len() {
+			t.Errorf("%d requests, want %d", got.Len(), want.Len())
+		}
+		for i := range got.Len() {
+			a, b := got.Request(i), want.Request(i)
+			if a.Session != b.Session || a.Timestamp != b.Timestamp || a.InputLength != b.InputLength || !slices.Equal(a.HashIDs, b.HashIDs) {
+				t.Errorf("row %d: %+v, want %+v", i, a, b)
+				break
+			}
+		}
+		return fakeRun(ctx, got, sessions, cfg, rec)
+	}, tr, opts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Requests) != 120 || len(seeds) != 4 {
+		t.Errorf("%d requests, %d seeds", len(c.Requests), len(seeds))
+	}
+}
+
+func TestRankSeedsDiffer(t *testing.T) {
 	seen := map[uint64]bool{}
 	for _, seed := range []uint64{0, 1, 42} {
 		for slot := range 1000 {
