@@ -1,0 +1,67 @@
+package indexer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvbench/kvbench/internal/idle"
+)
+
+// Producer hands events to the event threads. It is for one goroutine at a time
+// and neither locks nor allocates.
+type Producer struct {
+	pool  *Pool
+	rings []*ring // by event thread
+	dirty []bool  // by event thread: pushed and not published
+}
+
+// Push queues event id of the rank in slot. The event threads see it after
+// Publish. If the queue is full, Push publishes and waits for room, which Stats
+// counts. A slot of nobody and an ended event thread are errors.
+func (pr *Producer) Push(slot Slot, id uint32) error {
+	thread := pr.pool.ThreadOf(slot)
+	if thread < 0 {
+		return fmt.Errorf("slot %d belongs to no rank", slot)
+	}
+	if pr.pool.threads[thread].dead.Load() {
+		return pr.pool.ended(thread)
+	}
+	r := pr.rings[thread]
+	if r.full() {
+		if err := pr.awaitRoom(thread); err != nil {
+			return err
+		}
+	}
+	r.entries[r.write&r.mask] = entry{slot: slot, id: id}
+	r.write++
+	pr.dirty[thread] = true
+	return nil
+}
+
+// Publish makes all pushed events visible to the event threads.
+func (pr *Producer) Publish() {
+	for thread, dirty := range pr.dirty {
+		if dirty {
+			pr.dirty[thread] = false
+			pr.rings[thread].tail.Store(pr.rings[thread].write)
+			pr.pool.threads[thread].wake()
+		}
+	}
+}
+
+// awaitRoom waits until the ring to a thread has room or the thread has ended.
+func (pr *Producer) awaitRoom(thread int) error {
+	pr.Publish()
+	r, th := pr.rings[thread], pr.pool.threads[thread]
+	r.blocked.Add(1)
+	began := time.Now()
+	defer func() { r.blockedFor.Add(int64(time.Since(began))) }()
+	waiting := idle.Idler{Spin: pr.pool.cfg.Idle == IdleSpin}
+	for r.full() {
+		if th.dead.Load() {
+			return pr.pool.ended(thread)
+		}
+		waiting.Wait(nil)
+	}
+	return nil
+}
