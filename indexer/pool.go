@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/kvbench/kvbench/internal/idle"
 )
 
 // Source resolves the number given to Producer.Push into the event that it

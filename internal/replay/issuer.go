@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/idle"
 )
 
 // issueBatch bounds how many operations an issuer that is behind hands over
@@ -32,7 +33,7 @@ func (t *trial) waitUntil(deadline int64) (int64, bool) {
 		if left := deadline - now; left > t.spinNS {
 			t.clock.SleepUntil(now + min(left-t.spinNS, sleepSlice))
 		} else {
-			pause()
+			idle.Pause()
 		}
 	}
 }
@@ -52,7 +53,7 @@ func (q *queryIssuer) run() {
 		t.publishedThrough.Store(math.MaxInt64)
 		t.queriesEnded.Store(true)
 		for i := range t.queryThreads {
-			t.queryThreads[i].parker.wake()
+			t.queryThreads[i].parker.Wake()
 		}
 	}()
 	ops, queries := t.corpus.Ops, t.plan.queries
@@ -84,7 +85,7 @@ func (q *queryIssuer) run() {
 			t.lanes[lane].publish()
 			q.isIn[lane] = false
 			if !t.ownCPUs {
-				t.queryThreads[t.threadOfLane(lane)].parker.wake()
+				t.queryThreads[t.threadOfLane(lane)].parker.Wake()
 			}
 		}
 		q.dirty = q.dirty[:0]
@@ -145,7 +146,7 @@ func (e *eventIssuer) run() {
 // returns the first operation up to which that is so, or false if the trial was
 // stopped.
 func (t *trial) awaitQueries(op int64) (int64, bool) {
-	idle := idler{spin: t.ownCPUs}
+	waiting := idle.Idler{Spin: t.ownCPUs}
 	for {
 		if published := t.publishedThrough.Load(); op < published {
 			return published, !t.stop.Load()
@@ -153,6 +154,6 @@ func (t *trial) awaitQueries(op int64) (int64, bool) {
 		if t.stop.Load() {
 			return 0, false
 		}
-		idle.wait(nil)
+		waiting.Wait(nil)
 	}
 }

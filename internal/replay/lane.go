@@ -4,22 +4,19 @@ import (
 	"sync/atomic"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/idle"
 )
-
-// cacheLine is the distance that keeps two words from sharing a line, the
-// prefetcher's neighbouring line included.
-const cacheLine = 128
 
 // lane is a queue from the query issuer to one query thread. It has room for
 // every query that the corpus has for it, so that publishing never waits.
 type lane struct {
 	ops  []uint32
 	fill int // issuer's own: written, perhaps not yet published
-	_    [cacheLine]byte
+	_    [idle.CacheLine]byte
 	tail atomic.Int64 // published
-	_    [cacheLine - 8]byte
+	_    [idle.CacheLine - 8]byte
 	head int // query thread's own: taken
-	_    [cacheLine]byte
+	_    [idle.CacheLine]byte
 }
 
 // push adds an operation; it is not visible before publish. It reports whether
@@ -55,7 +52,7 @@ type queryThread struct {
 	answer indexer.Answer
 	done   []queryDone // sized beforehand, never grown
 	full   int64       // results that did not fit
-	parker parker
+	parker idle.Parker
 	ready  func() bool // hasWork, bound once so that waiting does not allocate
 }
 
@@ -77,7 +74,7 @@ const laneBatch = 16
 // run answers queries until the issuer has ended and the lanes are empty.
 func (q *queryThread) run() {
 	t := q.trial
-	idle := idler{spin: t.ownCPUs, parker: &q.parker}
+	waiting := idle.Idler{Spin: t.ownCPUs, Parker: &q.parker}
 	for {
 		// Read before the lanes: what was published before the end is seen.
 		ended := t.queriesEnded.Load()
@@ -95,11 +92,11 @@ func (q *queryThread) run() {
 		}
 		switch {
 		case found:
-			idle.reset()
+			waiting.Reset()
 		case ended || t.abort.Load():
 			return
 		default:
-			idle.wait(q.ready)
+			waiting.Wait(q.ready)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/idle"
 )
 
 // reader sums all resident-block counters again and again, as a policy or a
@@ -37,7 +38,7 @@ func (r *reader) run() {
 				if left := until - now; left > t.spinNS {
 					t.clock.SleepUntil(now + min(left-t.spinNS, int64(time.Millisecond)))
 				} else {
-					pause()
+					idle.Pause()
 				}
 				continue
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/idle"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/results"
 )
@@ -45,11 +46,11 @@ type trial struct {
 	mu      sync.Mutex // guards failures
 	failed  []error
 
-	_ [cacheLine]byte
+	_ [idle.CacheLine]byte
 	// publishedThrough is the first query that is not published yet: every
 	// query before that operation of the corpus is.
 	publishedThrough atomic.Int64
-	_                [cacheLine]byte
+	_                [idle.CacheLine]byte
 	stop             atomic.Bool // issue no more: interrupted
 	abort            atomic.Bool // give up what is left: the drain did not end
 	queriesEnded     atomic.Bool // the query issuer issues no more
@@ -95,7 +96,7 @@ type eventObserver struct {
 
 type paddedCount struct {
 	n int64
-	_ [cacheLine - 8]byte
+	_ [idle.CacheLine - 8]byte
 }
 
 // Applied implements indexer.Observer.
@@ -217,9 +218,9 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		t.addThread(roleReader, 0, cfg.Placement.Reader)
 	}
 
-	idle := indexer.IdleYield
+	mode := indexer.IdleYield
 	if t.ownCPUs {
-		idle = indexer.IdleSpin
+		mode = indexer.IdleSpin
 	}
 	pool, err := indexer.NewPool(indexer.PoolConfig{
 		Index:         index,
@@ -229,7 +230,7 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		Source:        c,
 		Observer:      t.observer,
 		Layout:        cfg.Layout,
-		Idle:          idle,
+		Idle:          mode,
 		OnThread: func(i int) (func(), error) {
 			info := t.thread(roleEvent, i)
 			if err := t.enter(info); err != nil {
@@ -264,7 +265,7 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 	}
 	t.queryThreads = make([]*queryThread, n.QueryThreads)
 	for i := range t.queryThreads {
-		q := &queryThread{number: i, trial: t, reader: index.Reader(), parker: newParker()}
+		q := &queryThread{number: i, trial: t, reader: index.Reader(), parker: idle.NewParker()}
 		q.ready = q.hasWork
 		t.queryThreads[i] = q
 	}
@@ -410,7 +411,7 @@ func (t *trial) runFromStart(info *threadInfo, run func()) {
 		if left := t.start - now; left > t.spinNS {
 			t.clock.SleepUntil(t.start - t.spinNS)
 		} else {
-			pause()
+			idle.Pause()
 		}
 	}
 	run()
@@ -535,7 +536,7 @@ func (t *trial) drain(answered <-chan struct{}) error {
 	case <-ctx.Done():
 		t.abort.Store(true)
 		for _, q := range t.queryThreads {
-			q.parker.wake()
+			q.parker.Wake()
 		}
 		select {
 		case <-answered:

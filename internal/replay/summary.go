@@ -349,7 +349,7 @@ func (t *trial) depths(rec *results.Record, s *stamps, stats []indexer.ThreadSta
 	d.MaxEvents = t.maxDepth(s, false)
 	for _, st := range stats {
 		d.BlockedSubmits += int64(st.Blocked)
-		d.BlockedNS += int64(st.BlockedNanos)
+		d.BlockedNS += int64(st.BlockedFor)
 	}
 }
 
