@@ -16,7 +16,8 @@ const MaxOps = math.MaxUint32
 // Write refuses to write and Open refuses to read a corpus that is not. Apart
 // from the rules of the format it demands that
 //
-//   - the manifest has the schema SchemaV1 and a positive window;
+//   - the manifest has the schema SchemaV1, a positive window and a finite
+//     speed-up;
 //   - ranks are in strictly ascending order and at most indexer.MaxRanks;
 //   - ops are sorted by (deadline, queries before events, slot), with deadlines
 //     from 0 to the window, both included;
@@ -25,14 +26,20 @@ const MaxOps = math.MaxUint32
 //   - the hashes of the ops follow each other and are all that there are;
 //   - the manifest's totals that can be counted from the ops are right.
 //
-// It reads all ops once, and no hashes.
+// It reads all ops once, and no hashes. It also fails on a machine that is not
+// little-endian, where the records of a file cannot be used in place.
 func (c *Corpus) Check() error {
+	if err := checkByteOrder(); err != nil {
+		return err
+	}
 	m := &c.Manifest
 	switch {
 	case m.Schema != SchemaV1:
 		return fmt.Errorf("manifest: schema is %q; this program knows %q", m.Schema, SchemaV1)
 	case m.WindowNS < 1:
 		return fmt.Errorf("manifest: window_ns is %d; it must be positive", m.WindowNS)
+	case math.IsNaN(m.Options.SpeedUp) || math.IsInf(m.Options.SpeedUp, 0):
+		return fmt.Errorf("manifest: speed_up is %v, which is not a finite number", m.Options.SpeedUp)
 	case len(c.Ranks) > indexer.MaxRanks:
 		return fmt.Errorf("%d ranks; at most %d are possible", len(c.Ranks), indexer.MaxRanks)
 	case int64(len(c.Ops)) > MaxOps:

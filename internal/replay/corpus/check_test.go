@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -31,6 +32,8 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		{"schema", func(c *Corpus) { c.Manifest.Schema = "kvbench.corpus/v2" }, "schema"},
 		{"window", func(c *Corpus) { c.Manifest.WindowNS = 0 }, "window_ns"},
+		{"speed-up", func(c *Corpus) { c.Manifest.Options.SpeedUp = math.NaN() }, "speed_up is NaN"},
+		{"speed-up infinite", func(c *Corpus) { c.Manifest.Options.SpeedUp = math.Inf(-1) }, "speed_up is -Inf"},
 		{"rank twice", func(c *Corpus) { c.Ranks[2] = c.Ranks[1] }, "rank 2"},
 		{"ranks unsorted", func(c *Corpus) { c.Ranks[0], c.Ranks[1] = c.Ranks[1], c.Ranks[0] }, "rank 1"},
 		{"too many ranks", func(c *Corpus) { c.Ranks = make([]indexer.Rank, indexer.MaxRanks+1) }, "65537 ranks"},

@@ -66,14 +66,14 @@ func (c *Corpus) exportParquet(w io.Writer) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("malformed corpus: %w", err)
 	}
-	id, err := c.SHA256()
+	img, err := c.seal()
 	if err != nil {
 		return err
 	}
 	out := parquet.NewGenericWriter[row](w,
 		parquet.Compression(&parquet.Zstd),
-		parquet.KeyValueMetadata(ParquetManifestKey, string(c.sealed.sections[manifestSection])),
-		parquet.KeyValueMetadata(ParquetSHA256Key, id),
+		parquet.KeyValueMetadata(ParquetManifestKey, string(img.sections[manifestSection])),
+		parquet.KeyValueMetadata(ParquetSHA256Key, c.SHA256()),
 	)
 	rows := make([]row, 0, 1024)
 	inGroup, hashes := 0, uint64(0)

@@ -32,9 +32,8 @@ func TestExportParquet(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &m); err != nil || m != c.Manifest {
 			t.Fatalf("manifest %q (%v)", text, err)
 		}
-		id, _ := c.SHA256()
-		if got, _ := f.Lookup(ParquetSHA256Key); got != id {
-			t.Fatalf("sha256 %q, want %q", got, id)
+		if got, _ := f.Lookup(ParquetSHA256Key); got != c.SHA256() {
+			t.Fatalf("sha256 %q, want %q", got, c.SHA256())
 		}
 		rows, err := parquet.Read[row](bytes.NewReader(b.Bytes()), int64(b.Len()))
 		if err != nil {
@@ -191,8 +190,8 @@ json.dump({"types": [f"{f.name} {f.type}" for f in t.schema], "sha256": t.schema
 	if !slices.Equal(got.Types, wantTypes) {
 		t.Errorf("columns %q, want %q", got.Types, wantTypes)
 	}
-	if id, _ := c.SHA256(); got.SHA256 != id {
-		t.Errorf("sha256 %q, want %q", got.SHA256, id)
+	if got.SHA256 != c.SHA256() {
+		t.Errorf("sha256 %q, want %q", got.SHA256, c.SHA256())
 	}
 	if len(got.Rows) != len(c.Ops) {
 		t.Fatalf("%d rows, want %d", len(got.Rows), len(c.Ops))

@@ -53,9 +53,10 @@ type Origin struct {
 // for the record. opts.TraceBlockSize is filled in from t if it is 0. Errors of
 // options name the flag.
 //
-// progress may be nil. It is called with the number of requests played and the
-// number there are, from one goroutine at a time, done never falling. After ctx
-// is cancelled Prepare returns its error soon.
+// progress may be nil. It is called with the number of requests played, first 0,
+// and the number there are, from one goroutine at a time, done never falling
+// and total never changing. After ctx is cancelled Prepare returns its error
+// soon.
 func Prepare(ctx context.Context, t *trace.Trace, src Origin, opts corpus.Options, seed uint64, window time.Duration,
 	tm mocker.TimeModel, progress func(done, total int64)) (*corpus.Corpus, error) {
 	p := preparer{run: mocker.RunRank, maxOps: corpus.MaxOps}
@@ -130,6 +131,9 @@ func (p *preparer) prepare(ctx context.Context, t *trace.Trace, src Origin, opts
 	tot.OutputBlocks = sum.OutputBlocks
 	tot.PeakActive = sum.PeakActive
 	tot.PeakQueue = sum.PeakQueue
+	if err := c.Check(); err != nil {
+		return nil, fmt.Errorf("the prepared corpus is malformed, which is a fault of this program: %w", err)
+	}
 	return c, nil
 }
 
@@ -164,6 +168,10 @@ func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Ran
 	lines := make([]timeline, len(ranks))
 	sums := make([]mocker.Summary, len(ranks))
 	tally := tally{total: int64(t.Len()), maxOps: p.maxOps, progress: progress}
+
+	if progress != nil {
+		progress(0, tally.total)
+	}
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
