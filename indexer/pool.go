@@ -123,12 +123,12 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	for _, th := range p.threads {
 		go th.main(started)
 	}
-	var errs []error
+	failed := false
 	for range p.threads {
-		errs = append(errs, <-started)
+		failed = <-started != nil || failed
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, p.Close(context.Background()))
+	if failed {
+		return nil, p.Close(context.Background())
 	}
 	return p, nil
 }

@@ -101,16 +101,24 @@ func (th *eventThread) main(started chan<- error) {
 	// Not unlocked: OnThread may have changed the OS thread, which therefore
 	// ends with the goroutine.
 	var onEnd func()
-	defer func() { th.end(recover(), onEnd) }()
+	running := false
+	defer func() {
+		th.end(recover(), onEnd)
+		if !running {
+			started <- th.pool.Err()
+		}
+	}()
 	if on := th.pool.cfg.OnThread; on != nil {
 		var err error
 		if onEnd, err = on(th.number); err != nil {
-			th.quit = true
-			started <- fmt.Errorf("event thread %d: %w", th.number, err)
+			th.mu.Lock()
+			th.err = err
+			th.mu.Unlock()
 			return
 		}
 	}
 	th.writer = th.pool.cfg.Index.Writer(th.number)
+	running = true
 	started <- nil
 	th.run()
 }

@@ -5,6 +5,7 @@ package idle
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,10 +63,14 @@ type Idler struct {
 	rounds int
 }
 
+// Rounds of Wait that spin, and that yield after these, before it sleeps.
 const (
 	spinRounds  = 16
 	yieldRounds = 32
 )
+
+// nap is how long Wait sleeps without a Parker.
+const nap = 50 * time.Microsecond
 
 // Reset is called when there was work.
 func (i *Idler) Reset() { i.rounds = 0 }
@@ -77,8 +82,13 @@ func (i *Idler) Wait(ready func() bool) {
 	switch {
 	case i.Spin || i.rounds < spinRounds:
 		Pause()
-	case i.Parker == nil || i.rounds < spinRounds+yieldRounds:
+	case i.rounds < spinRounds+yieldRounds:
 		Yield()
+	case i.Parker == nil:
+		// A system call that may block gives the Go scheduler's P away, so that
+		// this also works where there are more such threads than Ps.
+		ts := unix.NsecToTimespec(int64(nap))
+		_ = unix.Nanosleep(&ts, nil)
 	default:
 		i.Parker.Park(ready)
 		i.rounds = 0

@@ -1,0 +1,804 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/kvbench/kvbench/internal/idle"
+)
+
+// fakeIndex counts: each event adds one block to its slot, a Cleared event
+// empties it. It checks what a pool owes an index: one thread for a slot, events
+// in order, no call for a slot that is not attached.
+type fakeIndex struct {
+	slots   [MaxRanks]fakeSlot
+	block   chan struct{}             // if set, Apply waits for it
+	panicOn func(ev *Event) (bad any) // if set, Apply panics with what it returns
+	parked  atomic.Int64
+	faults  faults
+}
+
+type fakeSlot struct {
+	owner  atomic.Int32 // thread+1, 0: nobody
+	blocks int
+	next   uint64
+}
+
+// faults collects violations from threads that must not call t.Fatal.
+type faults struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (f *faults) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.list) < 10 {
+		f.list = append(f.list, fmt.Sprintf(format, args...))
+	}
+}
+
+func (f *faults) report(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.list {
+		t.Error(s)
+	}
+}
+
+type fakeWriter struct {
+	x      *fakeIndex
+	thread int32
+}
+
+func (x *fakeIndex) Writer(i int) Writer { return &fakeWriter{x, int32(i) + 1} }
+func (x *fakeIndex) Reader() Reader      { return nil }
+func (x *fakeIndex) Check() error        { return nil }
+func (x *fakeIndex) Close() error        { return nil }
+
+func (w *fakeWriter) Attach(slot Slot) {
+	s := &w.x.slots[slot]
+	if !s.owner.CompareAndSwap(0, w.thread) {
+		w.x.faults.add("slot %d attached twice", slot)
+	}
+	s.blocks, s.next = 0, 0
+}
+
+func (w *fakeWriter) Detach(slot Slot) {
+	if !w.x.slots[slot].owner.CompareAndSwap(w.thread, 0) {
+		w.x.faults.add("slot %d detached by a thread that does not own it", slot)
+	}
+}
+
+func (w *fakeWriter) Apply(ev *Event) Effect {
+	x := w.x
+	if x.block != nil {
+		<-x.block
+	}
+	if x.panicOn != nil {
+		if bad := x.panicOn(ev); bad != nil {
+			panic(bad)
+		}
+	}
+	s := &x.slots[ev.Slot]
+	if s.owner.Load() != w.thread {
+		x.faults.add("slot %d: event %d on thread %d, owner %d", ev.Slot, ev.ID, w.thread, s.owner.Load())
+	}
+	if ev.ID != s.next {
+		x.faults.add("slot %d: event %d came, %d was due", ev.Slot, ev.ID, s.next)
+	}
+	s.next = ev.ID + 1
+	if ev.Kind == Cleared {
+		n := s.blocks
+		s.blocks = 0
+		return Effect{ClearedBlocks: uint32(n)}
+	}
+	s.blocks++
+	return Effect{Stored: 1, Duplicate: uint32(ev.ID % 2)}
+}
+
+func (w *fakeWriter) Blocks(slot Slot) int { return w.x.slots[slot].blocks }
+func (w *fakeWriter) Park()                { w.x.parked.Add(1) }
+
+// fakeSource numbers the events of a rank by the id's low bits.
+type fakeSource struct{ cleared func(id uint32) bool }
+
+func (s fakeSource) Event(id uint32, ev *Event) {
+	*ev = Event{ID: uint64(id), Kind: Stored}
+	if s.cleared != nil && s.cleared(id) {
+		ev.Kind = Cleared
+	}
+}
+
+type countingObserver struct{ applied []atomic.Int64 }
+
+func (o *countingObserver) Applied(thread int, _ uint32, _ Slot, _ *Effect) { o.applied[thread].Add(1) }
+
+func newTestPool(t *testing.T, cfg PoolConfig) *Pool {
+	t.Helper()
+	if cfg.Source == nil {
+		cfg.Source = fakeSource{}
+	}
+	cfg.Threads, cfg.Producers = max(1, cfg.Threads), max(1, cfg.Producers)
+	cfg.QueueCapacity = max(1, cfg.QueueCapacity)
+	p, err := NewPool(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(testContext(t)); err != nil && p.Err() == nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return p
+}
+
+// testContext ends long after anything that works has ended.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func ranks(n int) []Rank {
+	out := make([]Rank, n)
+	for i := range out {
+		out[i] = Rank{Worker: uint64(i / 2), DP: uint32(i % 2)}
+	}
+	return out
+}
+
+func mustRegister(t *testing.T, p *Pool, ranks []Rank) []Slot {
+	t.Helper()
+	slots, err := p.Register(testContext(t), ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slots
+}
+
+func idleModes(t *testing.T, test func(t *testing.T, mode IdleMode)) {
+	t.Run("yield", func(t *testing.T) { test(t, IdleYield) })
+	t.Run("spin", func(t *testing.T) {
+		// A spinning thread keeps its P.
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+		test(t, IdleSpin)
+	})
+}
+
+func TestEventsOfARankAreAppliedOnceAndInOrder(t *testing.T) {
+	idleModes(t, func(t *testing.T, mode IdleMode) {
+		const producers, threads, perRank = 3, 2, 400
+		x := &fakeIndex{}
+		o := &countingObserver{applied: make([]atomic.Int64, threads)}
+		p := newTestPool(t, PoolConfig{Index: x, Threads: threads, Producers: producers, QueueCapacity: 3, Observer: o, Idle: mode})
+		slots := mustRegister(t, p, ranks(12))
+		var wg sync.WaitGroup
+		for i := range producers {
+			wg.Go(func() {
+				pr := p.Producer(i)
+				rng := rand.New(rand.NewPCG(1, uint64(i)))
+				for id := range uint32(perRank) {
+					for _, slot := range slots {
+						if int(slot)%producers != i {
+							continue
+						}
+						if err := pr.Push(slot, id); err != nil {
+							t.Error(err)
+							return
+						}
+						if rng.IntN(3) == 0 {
+							pr.Publish()
+						}
+					}
+				}
+				pr.Publish()
+			})
+		}
+		wg.Wait()
+		if err := p.Flush(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, slot := range slots {
+			if n := x.slots[slot].next; n != perRank {
+				t.Errorf("slot %d: %d events applied, want %d", slot, n, perRank)
+			}
+		}
+		x.faults.report(t)
+		if n := o.applied[0].Load() + o.applied[1].Load(); n != int64(len(slots)*perRank) {
+			t.Errorf("the observer saw %d events, want %d", n, len(slots)*perRank)
+		}
+		effects, err := p.Effects(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, slot := range slots {
+			want := EffectTotals{Events: perRank, Stored: perRank, Duplicate: perRank / 2}
+			if effects[slot] != want {
+				t.Errorf("slot %d: effects %+v, want %+v", slot, effects[slot], want)
+			}
+		}
+		var blocked uint64
+		for i, s := range p.Stats() {
+			if s.Accepted != s.Applied || s.Accepted != uint64(len(slots)*perRank/threads) {
+				t.Errorf("thread %d: accepted %d, applied %d, want %d", i, s.Accepted, s.Applied, len(slots)*perRank/threads)
+			}
+			if s.QueueHighWater < 1 || s.QueueHighWater > 4 {
+				t.Errorf("thread %d: high water %d, the queue has room for 4", i, s.QueueHighWater)
+			}
+			blocked += s.Blocked
+		}
+		if blocked == 0 {
+			t.Error("no push met a full queue of 4")
+		}
+	})
+}
+
+// TestFlushIsABarrier flushes after each publication and looks at once.
+func TestFlushIsABarrier(t *testing.T) {
+	idleModes(t, func(t *testing.T, mode IdleMode) {
+		x := &fakeIndex{}
+		p := newTestPool(t, PoolConfig{Index: x, Threads: 2, QueueCapacity: 64, Idle: mode})
+		slots := mustRegister(t, p, ranks(4))
+		pr := p.Producer(0)
+		for id := range uint32(200) {
+			for _, slot := range slots {
+				if err := pr.Push(slot, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pr.Publish()
+			if err := p.Flush(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+			for _, slot := range slots {
+				// Ordered by Flush: the race detector would object otherwise.
+				if n := x.slots[slot].next; n != uint64(id)+1 {
+					t.Fatalf("after a flush slot %d has %d events, want %d", slot, n, id+1)
+				}
+			}
+		}
+	})
+}
+
+func TestParkedThreadWakesUp(t *testing.T) {
+	x := &fakeIndex{}
+	p := newTestPool(t, PoolConfig{Index: x, QueueCapacity: 4})
+	slot := mustRegister(t, p, ranks(1))[0]
+	seen := int64(0)
+	for id := range uint32(50) {
+		for x.parked.Load() == seen {
+			time.Sleep(10 * time.Microsecond)
+		}
+		seen = x.parked.Load()
+		if err := p.Producer(0).Push(slot, id); err != nil {
+			t.Fatal(err)
+		}
+		p.Producer(0).Publish()
+		if err := p.Flush(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCloseAppliesWhatWasPublished(t *testing.T) {
+	x := &fakeIndex{}
+	p := newTestPool(t, PoolConfig{Index: x, Threads: 2, QueueCapacity: 1024})
+	slots := mustRegister(t, p, ranks(2))
+	for id := range uint32(1000) {
+		for _, slot := range slots {
+			if err := p.Producer(0).Push(slot, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.Producer(0).Publish()
+	if err := p.Close(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, slot := range slots {
+		if n := x.slots[slot].next; n != 1000 {
+			t.Errorf("slot %d: %d events, want 1000", slot, n)
+		}
+	}
+	if err := p.Close(testContext(t)); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	if err := p.Flush(testContext(t)); !errors.Is(err, ErrThreadEnded) {
+		t.Errorf("flush after close: %v, want ErrThreadEnded", err)
+	}
+	if err := p.Producer(0).Push(slots[0], 0); !errors.Is(err, ErrThreadEnded) {
+		t.Errorf("push after close: %v, want ErrThreadEnded", err)
+	}
+}
+
+// TestPanicEndsOneThreadAndNoCallHangs lets one of two threads panic in the
+// middle of its events while every kind of call is made.
+func TestPanicEndsOneThreadAndNoCallHangs(t *testing.T) {
+	idleModes(t, func(t *testing.T, mode IdleMode) {
+		const dieAt = 500
+		x := &fakeIndex{panicOn: func(ev *Event) any {
+			if ev.Slot%2 == 0 && ev.ID == dieAt {
+				return "index is broken"
+			}
+			return nil
+		}}
+		p := newTestPool(t, PoolConfig{Index: x, Threads: 2, Producers: 2, QueueCapacity: 8, Idle: mode})
+		slots := mustRegister(t, p, ranks(2))
+		ctx := testContext(t)
+		if err := p.TrackResidentBlocks(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		calls := map[string]func() error{
+			"flush":   func() error { return p.Flush(ctx) },
+			"track":   func() error { return p.TrackResidentBlocks(ctx) },
+			"effects": func() error { _, err := p.Effects(ctx); return err },
+		}
+		for name, call := range calls {
+			wg.Go(func() {
+				for {
+					if err := call(); err != nil {
+						if !errors.Is(err, ErrThreadEnded) {
+							t.Errorf("%s: %v, want ErrThreadEnded", name, err)
+						}
+						return
+					}
+				}
+			})
+		}
+		for i := range 2 {
+			wg.Go(func() {
+				pr := p.Producer(i)
+				for id := uint32(0); ; id++ {
+					err := pr.Push(slots[i], id)
+					pr.Publish()
+					if i == 1 && id == 3000 {
+						return
+					}
+					if err != nil {
+						if i != 0 || !errors.Is(err, ErrThreadEnded) {
+							t.Errorf("producer %d: %v", i, err)
+						}
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		<-p.Ended(0)
+		if err := p.Err(); err == nil || !errors.Is(p.Flush(ctx), ErrThreadEnded) {
+			t.Errorf("Err is %v after a panic", err)
+		}
+		if _, ok := p.Residents().Count(slots[0]); ok {
+			t.Error("a rank of the ended thread still has a count")
+		}
+		if n, ok := p.Residents().Count(slots[1]); !ok || n != 3001 {
+			t.Errorf("the rank of the other thread has %d blocks (%v), want 3001", n, ok)
+		}
+		effects, _ := p.Effects(ctx)
+		if effects[slots[0]].Events != dieAt || effects[slots[1]].Events != 3001 {
+			t.Errorf("effects %+v, want %d and 3001 events", effects, dieAt)
+		}
+		if !p.Stats()[0].Ended || p.Stats()[1].Ended {
+			t.Errorf("stats %+v: only thread 0 has ended", p.Stats())
+		}
+		// A new rank goes to the thread that is left, a rank of the ended one
+		// can be removed from the books without hanging.
+		more := mustRegister(t, p, []Rank{{Worker: 77}})
+		if p.ThreadOf(more[0]) != 1 {
+			t.Errorf("a new rank went to thread %d", p.ThreadOf(more[0]))
+		}
+		if err := p.Unregister(ctx, ranks(1)[0]); !errors.Is(err, ErrThreadEnded) {
+			t.Errorf("unregister: %v, want ErrThreadEnded", err)
+		}
+		if err := p.Close(ctx); err == nil {
+			t.Error("close says nothing of the panic")
+		}
+		x.faults.report(t)
+	})
+}
+
+// TestCallsHonourTheirContext blocks the only event thread inside an event.
+func TestCallsHonourTheirContext(t *testing.T) {
+	x := &fakeIndex{block: make(chan struct{})}
+	p := newTestPool(t, PoolConfig{Index: x, QueueCapacity: 4})
+	slot := mustRegister(t, p, ranks(1))[0]
+	if err := p.Producer(0).Push(slot, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Producer(0).Publish()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"flush":      p.Flush,
+		"track":      p.TrackResidentBlocks,
+		"register":   func(ctx context.Context) error { _, err := p.Register(ctx, []Rank{{Worker: 9}}); return err },
+		"unregister": func(ctx context.Context) error { return p.Unregister(ctx, ranks(1)[0]) },
+		"effects":    func(ctx context.Context) error { _, err := p.Effects(ctx); return err },
+		"close":      p.Close,
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want a deadline exceeded", name, err)
+		}
+		cancel()
+	}
+	close(x.block)
+}
+
+func TestRegister(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, Threads: 3})
+	all := ranks(MaxRanks)
+	slots := mustRegister(t, p, all)
+	for i, slot := range slots {
+		if int(slot) != i || p.ThreadOf(slot) != i%3 {
+			t.Fatalf("rank %d got slot %d on thread %d", i, slot, p.ThreadOf(slot))
+		}
+	}
+	if again := mustRegister(t, p, all[5:7]); again[0] != 5 || again[1] != 6 {
+		t.Errorf("known ranks got slots %v", again)
+	}
+	if _, err := p.Register(testContext(t), []Rank{{Worker: 1 << 40}}); err == nil {
+		t.Errorf("rank number %d was taken", MaxRanks+1)
+	}
+	if err := p.Unregister(testContext(t), all[4]); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustRegister(t, p, []Rank{{Worker: 1 << 40}, {Worker: 1 << 40}}); got[0] != 4 || got[1] != 4 {
+		t.Errorf("the freed slot 4 was not reused: %v", got)
+	}
+	if err := p.Unregister(testContext(t), all[4]); err == nil {
+		t.Error("an unknown rank was unregistered")
+	}
+}
+
+// TestRegisterIsLinear counts table copies by what they allocate: registering
+// in one batch must not copy a table for each rank.
+func TestRegisterIsLinear(t *testing.T) {
+	bytesFor := func(n int) uint64 {
+		p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, Threads: 2})
+		if err := p.TrackResidentBlocks(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		batch := ranks(n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		mustRegister(t, p, batch)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	small, large := bytesFor(2048), bytesFor(32768)
+	if large > 24*small {
+		t.Errorf("16 times the ranks took %d bytes after %d: more than linear", large, small)
+	}
+}
+
+func TestPushToNobody(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}})
+	slot := mustRegister(t, p, ranks(1))[0]
+	if err := p.Producer(0).Push(slot+1, 0); err == nil {
+		t.Error("a slot of nobody was accepted")
+	}
+	if err := p.Unregister(testContext(t), ranks(1)[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Producer(0).Push(slot, 0); err == nil {
+		t.Error("a slot that was given up was accepted")
+	}
+}
+
+func TestOnThread(t *testing.T) {
+	var ended atomic.Int32
+	_, err := NewPool(PoolConfig{Index: &fakeIndex{}, Source: fakeSource{}, Threads: 3, Producers: 1, QueueCapacity: 1,
+		OnThread: func(i int) (func(), error) {
+			if i == 1 {
+				return nil, errors.New("CPU 7 does not exist")
+			}
+			return func() { ended.Add(1) }, nil
+		}})
+	if err == nil || ended.Load() != 2 {
+		t.Errorf("error %v, %d threads ended orderly; want an error and 2", err, ended.Load())
+	}
+	_, err = NewPool(PoolConfig{Index: &fakeIndex{}, Source: fakeSource{}, Threads: 1, Producers: 1, QueueCapacity: 1,
+		OnThread: func(int) (func(), error) { panic("in the hook") }})
+	if err == nil {
+		t.Error("a panic in the hook was not reported")
+	}
+}
+
+func TestNewPoolRefuses(t *testing.T) {
+	good := PoolConfig{Index: &fakeIndex{}, Source: fakeSource{}, Threads: 1, Producers: 1, QueueCapacity: 1}
+	for name, change := range map[string]func(*PoolConfig){
+		"no index":     func(c *PoolConfig) { c.Index = nil },
+		"no source":    func(c *PoolConfig) { c.Source = nil },
+		"no threads":   func(c *PoolConfig) { c.Threads = 0 },
+		"no producers": func(c *PoolConfig) { c.Producers = -1 },
+		"no capacity":  func(c *PoolConfig) { c.QueueCapacity = 0 },
+		"huge":         func(c *PoolConfig) { c.QueueCapacity = 1 << 40 },
+	} {
+		cfg := good
+		change(&cfg)
+		if p, err := NewPool(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+			_ = p.Close(testContext(t))
+		}
+	}
+}
+
+// TestResidentCounts follows counts while events flow: a reader may see only
+// counts that were true, which for one-block events means that they never fall
+// unless the rank was cleared, and never exceed what was pushed.
+func TestResidentCounts(t *testing.T) {
+	for _, layout := range []CounterLayout{Packed, Padded} {
+		t.Run(layout.String(), func(t *testing.T) {
+			const events = 3000
+			x := &fakeIndex{}
+			p := newTestPool(t, PoolConfig{Index: x, Threads: 2, QueueCapacity: 16, Layout: layout})
+			ctx := testContext(t)
+			slots := mustRegister(t, p, ranks(10))
+			if p.Residents() != nil {
+				t.Fatal("there is a table before tracking was asked for")
+			}
+			var pushed atomic.Int64
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				last := make([]uint64, len(slots))
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					table := p.Residents()
+					if table == nil {
+						continue
+					}
+					for _, slot := range slots {
+						n, ok := table.Count(slot)
+						limit := pushed.Load() + 1
+						if !ok || n < last[slot] || int64(n) > limit {
+							t.Errorf("slot %d: count %d (%v) after %d, at most %d were pushed", slot, n, ok, last[slot], limit)
+							return
+						}
+						last[slot] = n
+					}
+				}
+			})
+			pr := p.Producer(0)
+			for id := range uint32(events) {
+				for _, slot := range slots {
+					if err := pr.Push(slot, id); err != nil {
+						t.Error(err)
+					}
+				}
+				pushed.Add(1)
+				pr.Publish()
+				if id == events/3 {
+					// In the middle: the counters start from what is there.
+					if err := p.TrackResidentBlocks(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if err := p.Flush(ctx); err != nil {
+				t.Error(err)
+			}
+			close(stop)
+			wg.Wait()
+			table := p.Residents()
+			if sum, n := table.Sum(); sum != events*uint64(len(slots)) || n != len(slots) {
+				t.Errorf("sum %d over %d ranks, want %d over %d", sum, n, events*len(slots), len(slots))
+			}
+			if n, ok := table.CountRank(ranks(2)[1]); !ok || n != events {
+				t.Errorf("by rank: %d (%v), want %d", n, ok, events)
+			}
+			x.faults.report(t)
+		})
+	}
+}
+
+// TestBackfill turns tracking on when all events are applied already.
+func TestBackfill(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, Threads: 2, QueueCapacity: 64})
+	ctx := testContext(t)
+	slots := mustRegister(t, p, ranks(3))
+	for id := range uint32(5) {
+		if err := p.Producer(0).Push(slots[2], id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Producer(0).Publish()
+	if err := errors.Join(p.Flush(ctx), p.TrackResidentBlocks(ctx), p.TrackResidentBlocks(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	for slot, want := range []uint64{0, 0, 5} {
+		if n, ok := p.Residents().Count(Slot(slot)); !ok || n != want {
+			t.Errorf("slot %d: %d (%v), want %d", slot, n, ok, want)
+		}
+	}
+}
+
+func TestCountsOfGoneAndClearedRanks(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, QueueCapacity: 64,
+		Source: fakeSource{cleared: func(id uint32) bool { return id == 7 }}})
+	ctx := testContext(t)
+	all := ranks(3)
+	slots := mustRegister(t, p, all[:2])
+	if err := p.TrackResidentBlocks(ctx); err != nil {
+		t.Fatal(err)
+	}
+	push := func(slot Slot, ids ...uint32) {
+		t.Helper()
+		for _, id := range ids {
+			if err := p.Producer(0).Push(slot, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Producer(0).Publish()
+		if err := p.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push(slots[0], 0, 1, 2)
+	push(slots[1], 0, 1, 2, 3, 4, 5, 6, 7)
+	old := p.Residents()
+	if n, ok := old.Count(slots[1]); !ok || n != 0 {
+		t.Errorf("a cleared rank has %d (%v), want 0", n, ok)
+	}
+	if _, ok := old.CountRank(all[2]); ok {
+		t.Error("a rank that was never seen has a count")
+	}
+	if _, ok := old.Count(Slot(MaxRanks - 1)); ok {
+		t.Error("a slot that was never used has a count")
+	}
+	if err := p.Unregister(ctx, all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.Residents().CountRank(all[0]); ok {
+		t.Error("a removed rank has a count")
+	}
+	if sum, n := p.Residents().Sum(); sum != 0 || n != 1 {
+		t.Errorf("sum %d over %d ranks, want 0 over 1", sum, n)
+	}
+	// Another rank gets the slot; whoever holds the old table must not see its
+	// count in the old rank's place.
+	again := mustRegister(t, p, all[2:])
+	if again[0] != slots[0] {
+		t.Fatalf("slot %d was not reused", slots[0])
+	}
+	if n, ok := p.Residents().CountRank(all[2]); !ok || n != 0 {
+		t.Errorf("a new rank starts with %d (%v), want 0", n, ok)
+	}
+	push(again[0], 0)
+	if n, _ := p.Residents().Count(again[0]); n != 1 {
+		t.Errorf("the new rank has %d, want 1", n)
+	}
+	if n, _ := old.Count(slots[0]); n != 3 {
+		t.Errorf("the old table gives %d for the old rank, whose last true count was 3", n)
+	}
+}
+
+func TestCounterLines(t *testing.T) {
+	line := func(c *counter) uintptr { return uintptr(unsafe.Pointer(c)) / idle.CacheLine }
+	sources := []*counterSource{{layout: Packed}, {layout: Packed}}
+	owner := map[uintptr]int{}
+	for i := range 1000 {
+		which := i % 2
+		l := line(sources[which].next())
+		if by, ok := owner[l]; ok && by != which {
+			t.Fatal("counters of two threads share a line")
+		}
+		owner[l] = which
+	}
+	if len(owner) > 1000/countersPerLine+2 {
+		t.Errorf("1000 packed counters lie on %d lines", len(owner))
+	}
+	padded := &counterSource{layout: Padded}
+	seen := map[uintptr]bool{}
+	for range 100 {
+		l := line(padded.next())
+		if seen[l] {
+			t.Fatal("two padded counters share a line")
+		}
+		seen[l] = true
+	}
+}
+
+func TestEventPathDoesNotAllocate(t *testing.T) {
+	x := &fakeIndex{}
+	o := &countingObserver{applied: make([]atomic.Int64, 1)}
+	p := newTestPool(t, PoolConfig{Index: x, QueueCapacity: 64, Observer: o})
+	slots := mustRegister(t, p, ranks(4))
+	if err := p.TrackResidentBlocks(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	pr := p.Producer(0)
+	id := uint32(0)
+	round := func() {
+		for range 100 {
+			for _, slot := range slots {
+				if err := pr.Push(slot, id); err != nil {
+					t.Error(err)
+				}
+			}
+			id++
+			pr.Publish()
+		}
+		for o.applied[0].Load() != int64(id)*int64(len(slots)) {
+			runtime.Gosched()
+		}
+		p.Residents().Sum()
+	}
+	if n := testing.AllocsPerRun(20, round); n > 0 {
+		t.Errorf("400 events allocate %v objects", n)
+	}
+}
+
+func BenchmarkPoolPush(b *testing.B) {
+	for _, mode := range []struct {
+		name string
+		mode IdleMode
+	}{{"yield", IdleYield}, {"spin", IdleSpin}} {
+		b.Run(mode.name, func(b *testing.B) {
+			p, err := NewPool(PoolConfig{Index: &fakeIndex{}, Source: fakeSource{}, Threads: 1, Producers: 1, QueueCapacity: 1 << 16, Idle: mode.mode})
+			if err != nil {
+				b.Fatal(err)
+			}
+			slots, err := p.Register(context.Background(), ranks(128))
+			if err != nil {
+				b.Fatal(err)
+			}
+			pr := p.Producer(0)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := pr.Push(slots[i%128], uint32(i/128)); err != nil {
+					b.Fatal(err)
+				}
+				if i%64 == 63 {
+					pr.Publish()
+				}
+			}
+			pr.Publish()
+			if err := p.Close(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+func BenchmarkResidentSum(b *testing.B) {
+	for _, layout := range []CounterLayout{Packed, Padded} {
+		for _, n := range []int{32, 1024, 10000} {
+			b.Run(fmt.Sprintf("%v/%d", layout, n), func(b *testing.B) {
+				p, err := NewPool(PoolConfig{Index: &fakeIndex{}, Source: fakeSource{}, Threads: 8, Producers: 1, QueueCapacity: 1, Layout: layout})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx := context.Background()
+				if _, err := p.Register(ctx, ranks(n)); err != nil {
+					b.Fatal(err)
+				}
+				if err := p.TrackResidentBlocks(ctx); err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					p.Residents().Sum()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/rank")
+				if err := p.Close(ctx); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	}
+}
