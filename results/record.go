@@ -9,116 +9,116 @@ const ReplayV1 = "kvbench.result/v1"
 // unless a name says otherwise. Readers ignore fields they do not know; a field
 // that is removed is never reused for something else.
 type Record struct {
-	Schema string `json:"schema"` // ReplayV1
-	Kind   string `json:"kind"`   // "replay"
+	Schema string `json:"schema"` // name and version of this format: "kvbench.result/v1"
+	Kind   string `json:"kind"`   // what kind of trial it was: "replay"
 
-	Provenance Provenance `json:"provenance"`
-	Config     Config     `json:"config"`
-	Totals     Totals     `json:"totals"`
-	Rates      Rates      `json:"rates"`
-	Timing     Timing     `json:"timing"`
+	Provenance Provenance `json:"provenance"` // what made the record
+	Config     Config     `json:"config"`     // what was asked for and what it became
+	Totals     Totals     `json:"totals"`     // work offered and work done
+	Rates      Rates      `json:"rates"`      // work per second, offered, issued and achieved
+	Timing     Timing     `json:"timing"`     // moments of the trial
 
-	Queries QueryLatencies `json:"queries"`
-	Events  EventLatencies `json:"events"`
+	Queries QueryLatencies `json:"queries"` // latencies of queries
+	Events  EventLatencies `json:"events"`  // latencies of KV events
 
-	Depths    Depths     `json:"depths"`
-	Threads   []Thread   `json:"threads"`
-	Resident  *Resident  `json:"resident_blocks,omitempty"`
-	Reader    *Reader    `json:"resident_blocks_reader,omitempty"`
-	Anomalies Anomalies  `json:"anomalies"`
-	Validity  Validity   `json:"validity"`
-	Verify    *Verify    `json:"verify,omitempty"`
-	Machine   MachineUse `json:"machine_use"`
-	Warnings  []string   `json:"warnings"`
+	Depths    Depths     `json:"depths"`                           // what waited where
+	Threads   []Thread   `json:"threads"`                          // what each thread of the timed run used
+	Resident  *Resident  `json:"resident_blocks,omitempty"`        // resident blocks after the drain; only if they were tracked
+	Reader    *Reader    `json:"resident_blocks_reader,omitempty"` // what the reader of resident blocks achieved; only if there was one
+	Anomalies Anomalies  `json:"anomalies"`                        // odd events that the index met
+	Validity  Validity   `json:"validity"`                         // whether the trial measured what it set out to
+	Verify    *Verify    `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
+	Machine   MachineUse `json:"machine_use"`                      // what the process and the machine did meanwhile
+	Warnings  []string   `json:"warnings"`                         // what does not make the trial invalid but should be known                         // what a reader of the figures should know, in words
 }
 
 // Provenance says what made the record.
 type Provenance struct {
-	Argv         []string `json:"argv"`
-	Version      string   `json:"version"`
-	Commit       string   `json:"commit"`         // "" if the build does not know
+	Argv         []string `json:"argv"`           // command line, program name first
+	Version      string   `json:"version"`        // version of kvbench; "" if the build does not know
+	Commit       string   `json:"commit"`         // commit it was built from; "" if the build does not know
 	Modified     bool     `json:"modified"`       // built from a tree with changes
-	GoVersion    string   `json:"go_version"`     // e.g. "go1.26.1"
-	BinarySHA256 string   `json:"binary_sha256"`  // of the running executable
-	TraceName    string   `json:"trace_name"`     // base name
-	TraceSHA256  string   `json:"trace_sha256"`   // of the file's bytes
-	CorpusSHA256 string   `json:"corpus_sha256"`  // of the corpus as it would be saved
-	Seed         uint64   `json:"seed"`           //
-	StartTime    string   `json:"start_time"`     // RFC 3339 with ns, UTC, of the start barrier
-	Host         Host     `json:"host"`           //
-	Build        []string `json:"build_settings"` // "key=value", as the Go tool records them
+	GoVersion    string   `json:"go_version"`     // version of Go it was built with, e.g. "go1.26.1"
+	BinarySHA256 string   `json:"binary_sha256"`  // of the running executable, hexadecimal
+	TraceName    string   `json:"trace_name"`     // base name of the trace
+	TraceSHA256  string   `json:"trace_sha256"`   // of the trace file's bytes, hexadecimal
+	CorpusSHA256 string   `json:"corpus_sha256"`  // of the corpus as it would be saved, hexadecimal
+	Seed         uint64   `json:"seed"`           // seed of everything drawn at random
+	StartTime    string   `json:"start_time"`     // of the start barrier, RFC 3339 with ns, UTC
+	Host         Host     `json:"host"`           // the machine
+	Build        []string `json:"build_settings"` // settings of the build as "key=value", as the Go tool records them
 }
 
 // Host describes the machine. Unknown facts are empty or 0, never guessed.
 type Host struct {
-	OS            string `json:"os"`
-	Arch          string `json:"arch"`
-	Kernel        string `json:"kernel"`
-	CPUModel      string `json:"cpu_model"`
-	LogicalCPUs   int    `json:"logical_cpus"`   // online
-	AllowedCPUs   string `json:"allowed_cpus"`   // CPU list that this process may use
-	PhysicalCores int    `json:"physical_cores"` // 0: unknown
-	Virtualized   string `json:"virtualized"`    // hypervisor vendor, "" if none is seen
-	MemoryBytes   int64  `json:"memory_bytes"`   //
-	Governor      string `json:"governor"`       // cpufreq governor of the first allowed CPU
-	CPUQuota      string `json:"cpu_quota"`      // cgroup cpu.max, "" or "max": none
-	THP           string `json:"transparent_huge_pages"`
-	ClockSource   string `json:"clock_source"`
+	OS            string `json:"os"`                     // operating system as Go names it
+	Arch          string `json:"arch"`                   // architecture as Go names it
+	Kernel        string `json:"kernel"`                 // release of the kernel
+	CPUModel      string `json:"cpu_model"`              // model name of the first CPU
+	LogicalCPUs   int    `json:"logical_cpus"`           // CPUs online; 0: unknown
+	AllowedCPUs   string `json:"allowed_cpus"`           // CPU list that this process may use
+	PhysicalCores int    `json:"physical_cores"`         // cores of the CPUs online; 0: unknown
+	Virtualized   string `json:"virtualized"`            // hypervisor vendor, "yes" if the vendor is unknown, "" if no hypervisor is seen
+	MemoryBytes   int64  `json:"memory_bytes"`           // memory of the machine in bytes; 0: unknown
+	Governor      string `json:"governor"`               // cpufreq governor of the first allowed CPU; "": unknown
+	CPUQuota      string `json:"cpu_quota"`              // tightest cgroup CPU quota as "quota period" in us; "" or "max": none seen
+	THP           string `json:"transparent_huge_pages"` // transparent huge pages: always, madvise or never; "": unknown
+	ClockSource   string `json:"clock_source"`           // the kernel's clock source; "": unknown
 }
 
 // Config is what was asked for and what it became.
 type Config struct {
-	Index               string  `json:"index"`
-	Workers             int     `json:"workers"`
-	DPRanks             int     `json:"dp_ranks"`
-	Ranks               int     `json:"ranks"`
-	BlockSize           int     `json:"block_size"`
-	TraceBlockSize      int     `json:"trace_block_size"`
-	GPUBlocks           int     `json:"gpu_blocks"`
-	LengthFactor        int     `json:"length_factor"`
-	DuplicationFactor   int     `json:"duplication_factor"`
-	SpeedUp             float64 `json:"speed_up"`
-	Rescale             string  `json:"rescale"`
-	TimeModel           string  `json:"time_model"`
-	WindowNS            int64   `json:"window_ns"`
-	EventThreads        int     `json:"event_threads"`
-	QueryThreads        int     `json:"query_threads"`
-	QueryLanes          int     `json:"query_lanes"`
-	EventIssuers        int     `json:"event_issuers"`
-	QueueCapacity       int     `json:"queue_capacity"` // events, for each issuer and event thread
-	IssuerSpinNS        int64   `json:"issuer_spin_ns"`
-	QuiesceNS           int64   `json:"quiesce_ns"`
-	WarmupLookups       int     `json:"warmup_lookups"`
-	TrackResidentBlocks bool    `json:"track_resident_blocks"`
-	CounterLayout       string  `json:"counter_layout"`   // "packed" or "padded"
-	Pinned              bool    `json:"pinned"`           // every thread on a CPU of its own choosing, confirmed
-	SharedCPUs          bool    `json:"shared_cpus"`      // threads of different roles may share a CPU
-	Idle                string  `json:"idle"`             // "spin" or "yield": what a thread without work does
-	QueryIssuerCPU      string  `json:"query_issuer_cpu"` // CPU lists; "" if not pinned
-	IssuerCPUs          string  `json:"issuer_cpus"`      //
-	BackendCPUs         string  `json:"backend_cpus"`     //
-	ReaderCPU           string  `json:"reader_cpu"`       //
-	ReaderRate          float64 `json:"reader_rate"`      // passes/s asked for, 0: without pause; only with a reader
-	GOMAXPROCS          int     `json:"gomaxprocs"`       //
+	Index               string  `json:"index"`                 // name of the index
+	Workers             int     `json:"workers"`               // workers of the fleet
+	DPRanks             int     `json:"dp_ranks"`              // data-parallel ranks of each worker
+	Ranks               int     `json:"ranks"`                 // ranks in all
+	BlockSize           int     `json:"block_size"`            // tokens of a KV block
+	TraceBlockSize      int     `json:"trace_block_size"`      // tokens that one hash id of the trace stands for
+	GPUBlocks           int     `json:"gpu_blocks"`            // KV blocks that one rank can hold
+	LengthFactor        int     `json:"length_factor"`         // prompts are this many times as long as in the trace
+	DuplicationFactor   int     `json:"duplication_factor"`    // copies of the trace with blocks of their own
+	SpeedUp             float64 `json:"speed_up"`              // arrivals come this many times as fast before the scaling to the window
+	Rescale             string  `json:"rescale"`               // how timelines were scaled to the window
+	TimeModel           string  `json:"time_model"`            // time model of the mock engines
+	WindowNS            int64   `json:"window_ns"`             // window over which operations are offered, in ns
+	EventThreads        int     `json:"event_threads"`         // threads that apply events
+	QueryThreads        int     `json:"query_threads"`         // threads that answer queries
+	QueryLanes          int     `json:"query_lanes"`           // queues of queries
+	EventIssuers        int     `json:"event_issuers"`         // threads that issue events
+	QueueCapacity       int     `json:"queue_capacity"`        // events that wait at most between one issuer and one event thread
+	IssuerSpinNS        int64   `json:"issuer_spin_ns"`        // an issuer sleeps until so many ns before a deadline, then spins
+	QuiesceNS           int64   `json:"quiesce_ns"`            // quiet time before the start, in ns
+	WarmupLookups       int     `json:"warmup_lookups"`        // lookups before the start
+	TrackResidentBlocks bool    `json:"track_resident_blocks"` // resident blocks were counted
+	CounterLayout       string  `json:"counter_layout"`        // "packed" or "padded" counters; "" without them
+	Pinned              bool    `json:"pinned"`                // every thread on a CPU of its own choosing, confirmed
+	SharedCPUs          bool    `json:"shared_cpus"`           // threads of different roles may share a CPU
+	Idle                string  `json:"idle"`                  // what a thread without work does: "spin" or "yield"
+	QueryIssuerCPU      string  `json:"query_issuer_cpu"`      // CPU list of the query issuer; "" if not pinned
+	IssuerCPUs          string  `json:"issuer_cpus"`           // CPU list of the event issuers; "" if not pinned
+	BackendCPUs         string  `json:"backend_cpus"`          // CPU list of query and event threads; "" if not pinned
+	ReaderCPU           string  `json:"reader_cpu"`            // CPU list of the reader; "" if not pinned or none
+	ReaderRate          float64 `json:"reader_rate"`           // passes/s asked of the reader; 0: without pause, or no reader
+	GOMAXPROCS          int     `json:"gomaxprocs"`            // Go code that may run at the same time, in threads
 }
 
 // Totals counts the work that was offered and the work that was done.
 type Totals struct {
-	Queries       int64 `json:"queries"`
-	RequestBlocks int64 `json:"request_blocks"`
-	StoredEvents  int64 `json:"stored_events"`
-	StoredBlocks  int64 `json:"stored_blocks"`
-	RemovedEvents int64 `json:"removed_events"`
-	RemovedBlocks int64 `json:"removed_blocks"`
-	ClearedEvents int64 `json:"cleared_events"`
-	BlockOps      int64 `json:"block_ops"` // request + stored + removed blocks
+	Queries       int64 `json:"queries"`        // queries offered
+	RequestBlocks int64 `json:"request_blocks"` // blocks of the queries offered
+	StoredEvents  int64 `json:"stored_events"`  // Stored events offered
+	StoredBlocks  int64 `json:"stored_blocks"`  // blocks of the Stored events offered
+	RemovedEvents int64 `json:"removed_events"` // Removed events offered
+	RemovedBlocks int64 `json:"removed_blocks"` // blocks of the Removed events offered
+	ClearedEvents int64 `json:"cleared_events"` // Cleared events offered
+	BlockOps      int64 `json:"block_ops"`      // request, stored and removed blocks offered
 
-	IssuedQueries     int64 `json:"issued_queries"`
-	IssuedEvents      int64 `json:"issued_events"`
-	IssuedBlockOps    int64 `json:"issued_block_ops"`
-	CompletedQueries  int64 `json:"completed_queries"`
-	CompletedEvents   int64 `json:"completed_events"`
-	CompletedBlockOps int64 `json:"completed_block_ops"`
+	IssuedQueries     int64 `json:"issued_queries"`      // queries handed over
+	IssuedEvents      int64 `json:"issued_events"`       // events handed over
+	IssuedBlockOps    int64 `json:"issued_block_ops"`    // block-ops handed over
+	CompletedQueries  int64 `json:"completed_queries"`   // queries answered
+	CompletedEvents   int64 `json:"completed_events"`    // events applied
+	CompletedBlockOps int64 `json:"completed_block_ops"` // block-ops of what was answered and applied
 
 	MatchedRanks int64 `json:"matched_ranks"` // sum over queries of the ranks with a match
 	RankBlocks   int64 `json:"rank_blocks"`   // sum over queries of the score of the rank that the trace's draw gave the request
@@ -128,161 +128,161 @@ type Totals struct {
 // which the issuers issued) and achieved (until the last query and the last
 // event were done). An operation is one query or one event.
 type Rates struct {
-	OfferedOpsPerSec       float64 `json:"offered_ops_per_sec"`
-	IssuedOpsPerSec        float64 `json:"issued_ops_per_sec"`
-	AchievedOpsPerSec      float64 `json:"achieved_ops_per_sec"`
-	OfferedBlockOpsPerSec  float64 `json:"offered_block_ops_per_sec"`
-	IssuedBlockOpsPerSec   float64 `json:"issued_block_ops_per_sec"`
-	AchievedBlockOpsPerSec float64 `json:"achieved_block_ops_per_sec"`
+	OfferedOpsPerSec       float64 `json:"offered_ops_per_sec"`        // operations/s of the corpus over the window
+	IssuedOpsPerSec        float64 `json:"issued_ops_per_sec"`         // operations/s over the span in which issuers issued
+	AchievedOpsPerSec      float64 `json:"achieved_ops_per_sec"`       // operations/s until the last was done
+	OfferedBlockOpsPerSec  float64 `json:"offered_block_ops_per_sec"`  // block-ops/s of the corpus over the window
+	IssuedBlockOpsPerSec   float64 `json:"issued_block_ops_per_sec"`   // block-ops/s over the span in which issuers issued
+	AchievedBlockOpsPerSec float64 `json:"achieved_block_ops_per_sec"` // block-ops/s until the last operation was done
 }
 
 // Timing gives moments in ns from the start barrier.
 type Timing struct {
-	WindowNS       int64 `json:"window_ns"`
-	IssueEndNS     int64 `json:"issue_end_ns"`      // last operation handed over
-	LastQueryEndNS int64 `json:"last_query_end_ns"` //
-	LastEventEndNS int64 `json:"last_event_end_ns"` //
-	EndNS          int64 `json:"end_ns"`            // the later of the two
-	DrainNS        int64 `json:"drain_ns"`          // EndNS - IssueEndNS
-	PrepareNS      int64 `json:"prepare_ns"`        // trace to corpus, untimed part
+	WindowNS       int64 `json:"window_ns"`         // end of the window, in ns
+	IssueEndNS     int64 `json:"issue_end_ns"`      // last operation handed over, in ns
+	LastQueryEndNS int64 `json:"last_query_end_ns"` // last query answered, in ns
+	LastEventEndNS int64 `json:"last_event_end_ns"` // last event applied, in ns
+	EndNS          int64 `json:"end_ns"`            // the later of the last query and the last event, in ns
+	DrainNS        int64 `json:"drain_ns"`          // end_ns - issue_end_ns, in ns
+	PrepareNS      int64 `json:"prepare_ns"`        // time from trace to corpus, before the trial, in ns
 }
 
 // QueryLatencies are distributions over all queries.
 type QueryLatencies struct {
-	IssueLag            Distribution `json:"issue_lag"`             // handed over after its deadline by
-	QueueWait           Distribution `json:"queue_wait"`            // handed over to started
-	Service             Distribution `json:"service"`               // started to finished
-	ScheduledToFinished Distribution `json:"scheduled_to_finished"` // deadline to finished
+	IssueLag            Distribution `json:"issue_lag"`             // deadline to handed over, in ns
+	QueueWait           Distribution `json:"queue_wait"`            // handed over to started, in ns
+	Service             Distribution `json:"service"`               // started to finished, in ns
+	ScheduledToFinished Distribution `json:"scheduled_to_finished"` // deadline to finished, in ns
 }
 
 // EventLatencies are distributions over all events.
 type EventLatencies struct {
-	IssueLag            Distribution `json:"issue_lag"`
-	AcceptedToFinished  Distribution `json:"accepted_to_finished"`
-	ScheduledToFinished Distribution `json:"scheduled_to_finished"`
+	IssueLag            Distribution `json:"issue_lag"`             // deadline to handed over, in ns
+	AcceptedToFinished  Distribution `json:"accepted_to_finished"`  // handed over to applied, in ns
+	ScheduledToFinished Distribution `json:"scheduled_to_finished"` // deadline to applied, in ns
 }
 
 // Distribution summarises n samples in ns. Quantiles are nearest rank: the
 // smallest sample that at least that share of the samples does not exceed.
 type Distribution struct {
-	N    int64   `json:"n"`
-	Mean float64 `json:"mean"`
-	P50  int64   `json:"p50"`
-	P90  int64   `json:"p90"`
-	P99  int64   `json:"p99"`
-	P999 int64   `json:"p99_9"`
-	Max  int64   `json:"max"`
+	N    int64   `json:"n"`     // samples
+	Mean float64 `json:"mean"`  // arithmetic mean
+	P50  int64   `json:"p50"`   // median
+	P90  int64   `json:"p90"`   // 90% quantile
+	P99  int64   `json:"p99"`   // 99% quantile
+	P999 int64   `json:"p99_9"` // 99.9% quantile
+	Max  int64   `json:"max"`   // largest sample
 }
 
 // Depths says what waited where.
 type Depths struct {
-	QueriesAtIssueEnd     int64   `json:"queries_at_issue_end"` // handed over, not finished
-	EventsAtIssueEnd      int64   `json:"events_at_issue_end"`
-	MaxQueries            int64   `json:"max_queries"` // highest number at any moment, rebuilt from the stamps
-	MaxEvents             int64   `json:"max_events"`
-	LaneAtIssueEnd        []int64 `json:"lane_at_issue_end"`         // by query lane
-	EventThreadAtIssueEnd []int64 `json:"event_thread_at_issue_end"` // by event thread
+	QueriesAtIssueEnd     int64   `json:"queries_at_issue_end"`      // queries handed over and not finished when the last operation was issued
+	EventsAtIssueEnd      int64   `json:"events_at_issue_end"`       // events handed over and not finished when the last operation was issued
+	MaxQueries            int64   `json:"max_queries"`               // highest number of unfinished queries at any moment, rebuilt from the stamps
+	MaxEvents             int64   `json:"max_events"`                // highest number of unfinished events at any moment, rebuilt from the stamps
+	LaneAtIssueEnd        []int64 `json:"lane_at_issue_end"`         // queries_at_issue_end by query lane
+	EventThreadAtIssueEnd []int64 `json:"event_thread_at_issue_end"` // events_at_issue_end by event thread
 	BlockedSubmits        int64   `json:"blocked_submits"`           // events that met a full queue
-	BlockedNS             int64   `json:"blocked_ns"`                // time that issuers waited for room
+	BlockedNS             int64   `json:"blocked_ns"`                // time that issuers waited for room, in ns
 }
 
 // Thread says what one thread of the timed run used.
 type Thread struct {
-	Role                       string `json:"role"` // query_issuer, event_issuer, query, event, reader
-	Number                     int    `json:"number"`
-	CPU                        int    `json:"cpu"`           // -1: not pinned
-	PinConfirmed               bool   `json:"pin_confirmed"` // mask read back before the start and after the end
-	RunNS                      int64  `json:"run_ns"`        // on a CPU, exact; -1: the kernel does not say
-	UserNS                     int64  `json:"user_ns"`
-	SystemNS                   int64  `json:"system_ns"`
-	VoluntaryContextSwitches   int64  `json:"voluntary_context_switches"`
-	InvoluntaryContextSwitches int64  `json:"involuntary_context_switches"`
-	RunQueueWaitNS             int64  `json:"run_queue_wait_ns"` // ready but not running; -1: the kernel does not say
-	Operations                 int64  `json:"operations"`        // issued, answered, applied, or passes
+	Role                       string `json:"role"`                         // query_issuer, event_issuer, query, event or reader
+	Number                     int    `json:"number"`                       // number within the role, from 0
+	CPU                        int    `json:"cpu"`                          // CPU it was pinned to; -1: not pinned
+	PinConfirmed               bool   `json:"pin_confirmed"`                // mask read back before the start and after the end
+	RunNS                      int64  `json:"run_ns"`                       // time on a CPU, exact, in ns; -1: unknown
+	UserNS                     int64  `json:"user_ns"`                      // time in user mode in ns, in steps of a clock tick; -1: unknown
+	SystemNS                   int64  `json:"system_ns"`                    // time in the kernel in ns, in steps of a clock tick; -1: unknown
+	VoluntaryContextSwitches   int64  `json:"voluntary_context_switches"`   // times it gave up its CPU; -1: unknown
+	InvoluntaryContextSwitches int64  `json:"involuntary_context_switches"` // times its CPU was taken away; -1: unknown
+	RunQueueWaitNS             int64  `json:"run_queue_wait_ns"`            // time ready but not running, in ns; -1: unknown
+	Operations                 int64  `json:"operations"`                   // operations issued, answered or applied, or passes made; -1: unknown
 }
 
 // Resident gives the resident blocks after the drain.
 type Resident struct {
-	Ranks  int          `json:"ranks"` // with a count
-	Sum    int64        `json:"sum"`
-	Min    int64        `json:"min"`
-	Median int64        `json:"median"`
-	Max    int64        `json:"max"`
-	ByRank []RankBlocks `json:"by_rank"`
+	Ranks  int          `json:"ranks"`   // ranks with a count
+	Sum    int64        `json:"sum"`     // blocks of all ranks
+	Min    int64        `json:"min"`     // smallest count, in blocks
+	Median int64        `json:"median"`  // median count, in blocks, nearest rank
+	Max    int64        `json:"max"`     // largest count, in blocks
+	ByRank []RankBlocks `json:"by_rank"` // count of each rank
 }
 
 // RankBlocks is the count of one rank.
 type RankBlocks struct {
-	Worker uint64 `json:"worker"`
-	DP     uint32 `json:"dp_rank"`
-	Blocks int64  `json:"blocks"`
+	Worker uint64 `json:"worker"`  // worker of the rank
+	DP     uint32 `json:"dp_rank"` // data-parallel number of the rank
+	Blocks int64  `json:"blocks"`  // resident blocks
 }
 
 // Reader says what the thread that sums all counters achieved.
 type Reader struct {
-	Rate         float64 `json:"rate"` // passes/s asked for, 0: without pause
-	Passes       int64   `json:"passes"`
-	PassesPerSec float64 `json:"passes_per_sec"`
-	Reads        int64   `json:"reads"` // counters loaded
-	ReadsPerSec  float64 `json:"reads_per_sec"`
-	LastRanks    int64   `json:"last_ranks"`    // ranks with a count that the last pass saw
-	LastSum      int64   `json:"last_sum"`      // sum that the last pass saw
-	MissedPasses int64   `json:"missed_passes"` // paced passes that could not start within their period
+	Rate         float64 `json:"rate"`           // passes/s asked for; 0: without pause
+	Passes       int64   `json:"passes"`         // passes made
+	PassesPerSec float64 `json:"passes_per_sec"` // passes/s achieved
+	Reads        int64   `json:"reads"`          // counters loaded
+	ReadsPerSec  float64 `json:"reads_per_sec"`  // counters loaded per second
+	LastRanks    int64   `json:"last_ranks"`     // ranks with a count that the last pass saw
+	LastSum      int64   `json:"last_sum"`       // blocks of all ranks that the last pass saw
+	MissedPasses int64   `json:"missed_passes"`  // paced passes that could not start within their period
 }
 
 // Anomalies sums what the indexes say of odd events, in blocks but for
 // Malformed, which counts events.
 type Anomalies struct {
-	Duplicate      int64         `json:"duplicate"`
-	UnknownRemoved int64         `json:"unknown_removed"`
-	Orphaned       int64         `json:"orphaned"`
-	Conflicting    int64         `json:"conflicting"`
-	Malformed      int64         `json:"malformed"`
-	ByRank         []RankAnomaly `json:"by_rank"` // ranks with at least one
+	Duplicate      int64         `json:"duplicate"`       // blocks stored that were there already
+	UnknownRemoved int64         `json:"unknown_removed"` // blocks removed that were not there
+	Orphaned       int64         `json:"orphaned"`        // blocks stored below a parent that the rank does not hold
+	Conflicting    int64         `json:"conflicting"`     // blocks stored under another parent than before
+	Malformed      int64         `json:"malformed"`       // events that could not be understood
+	ByRank         []RankAnomaly `json:"by_rank"`         // the same for each rank with at least one
 }
 
 // RankAnomaly is the odd events of one rank.
 type RankAnomaly struct {
-	Worker         uint64 `json:"worker"`
-	DP             uint32 `json:"dp_rank"`
-	Duplicate      int64  `json:"duplicate"`
-	UnknownRemoved int64  `json:"unknown_removed"`
-	Orphaned       int64  `json:"orphaned"`
-	Conflicting    int64  `json:"conflicting"`
-	Malformed      int64  `json:"malformed"`
+	Worker         uint64 `json:"worker"`          // worker of the rank
+	DP             uint32 `json:"dp_rank"`         // data-parallel number of the rank
+	Duplicate      int64  `json:"duplicate"`       // blocks
+	UnknownRemoved int64  `json:"unknown_removed"` // blocks
+	Orphaned       int64  `json:"orphaned"`        // blocks
+	Conflicting    int64  `json:"conflicting"`     // blocks
+	Malformed      int64  `json:"malformed"`       // events
 }
 
 // Validity says whether the trial measured what it set out to.
 type Validity struct {
-	Valid       bool     `json:"valid"`
+	Valid       bool     `json:"valid"`       // the trial measured what it set out to
 	KeptUp      bool     `json:"kept_up"`     // valid, and done within 1.10 x window
-	Interrupted bool     `json:"interrupted"` // by a signal; never valid
-	Reasons     []Reason `json:"reasons"`     // why not valid
+	Interrupted bool     `json:"interrupted"` // ended by a signal; never valid
+	Reasons     []Reason `json:"reasons"`     // why it is not valid; empty if it is
 }
 
 // Reason is one broken rule, with figures.
 type Reason struct {
-	Rule   string `json:"rule"` // stable name, e.g. "issue_span"
-	Detail string `json:"detail"`
+	Rule   string `json:"rule"`   // stable name of the broken rule, e.g. "issue_span"
+	Detail string `json:"detail"` // what was found, with figures
 }
 
 // Verify is the comparison with the reference index after the drain.
 type Verify struct {
-	OK         bool     `json:"ok"`
-	Ranks      int      `json:"ranks"`   // resident counts compared
-	Queries    int      `json:"queries"` // answers compared
-	Mismatches int64    `json:"mismatches"`
-	First      []string `json:"first"` // the first few mismatches, in words
+	OK         bool     `json:"ok"`         // no mismatch
+	Ranks      int      `json:"ranks"`      // resident counts compared
+	Queries    int      `json:"queries"`    // answers compared
+	Mismatches int64    `json:"mismatches"` // comparisons that differed
+	First      []string `json:"first"`      // the first few mismatches, in words
 }
 
 // MachineUse is what the process and the machine did meanwhile. -1: unknown.
 type MachineUse struct {
-	GarbageCollections int64   `json:"garbage_collections"` // in the window and the drain
-	HeapAllocations    int64   `json:"heap_allocations"`    // objects, by anything in the process
-	HeapAllocatedBytes int64   `json:"heap_allocated_bytes"`
-	MajorFaults        int64   `json:"major_faults"`
-	MinorFaults        int64   `json:"minor_faults"`
-	StealNS            int64   `json:"steal_ns"` // of all CPUs
-	PeakRSSBytes       int64   `json:"peak_rss_bytes"`
-	ClockReadNS        float64 `json:"clock_read_ns"` // cost of one stamp, measured before the start
+	GarbageCollections int64   `json:"garbage_collections"`  // collections in the window and the drain
+	HeapAllocations    int64   `json:"heap_allocations"`     // objects allocated, by anything in the process
+	HeapAllocatedBytes int64   `json:"heap_allocated_bytes"` // bytes allocated, by anything in the process
+	MajorFaults        int64   `json:"major_faults"`         // page faults of the process that waited for a disk
+	MinorFaults        int64   `json:"minor_faults"`         // page faults of the process that did not
+	StealNS            int64   `json:"steal_ns"`             // time that the hypervisor ran others while a CPU was ready, of all CPUs, in ns; -1: unknown
+	PeakRSSBytes       int64   `json:"peak_rss_bytes"`       // highest resident memory of the process since it began, in bytes
+	ClockReadNS        float64 `json:"clock_read_ns"`        // cost of one stamp in ns, measured before the start
 }

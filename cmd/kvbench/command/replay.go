@@ -1,0 +1,255 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/catalogue"
+	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/replay"
+	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/results"
+)
+
+// replayFlags are the flags of replay that are not those of the preparation.
+type replayFlags struct {
+	index       string
+	queryIssuer int
+	issuerCPUs  string
+	backendCPUs string
+	readerCPU   int
+	shared      bool
+	counts      replay.ThreadCounts
+	layout      string
+	out         string
+	overwrite   bool
+	json        bool
+	cpuProfile  string
+	cfg         replay.Config
+}
+
+func (a *app) replay() *cobra.Command {
+	var f replayFlags
+	var prep prepareFlags
+	cmd := &cobra.Command{
+		Use:   "replay TRACE|CORPUS|NAME",
+		Short: "Run one trial: replay a trace through an index",
+		Long: `Run one trial. The argument is a Mooncake trace (.jsonl, also .gz or .zst), a
+corpus saved by 'kvbench corpus write', or the name of an embedded trace.
+
+The trace is prepared (requests go to ranks, mock engines turn them into KV
+events, timelines are scaled to the window), then replayed against the index at
+its own deadlines. If the index cannot keep up, the replay is overloaded and
+measures the throughput of writes; if it can, it measures lookups and latency.
+
+Where the machine has a CPU for every thread, every thread is pinned to one.
+Where it has not, the threads share CPUs, and the result says so.`,
+		Example: `  kvbench replay conversation-small --workers 8 --duration 2s --verify
+  kvbench replay trace.jsonl --workers 128 --duration 750ms --duplication-factor 20 \
+      --length-factor 4 --track-resident-blocks --out run.json
+  kvbench replay trace.jsonl --issuer-cpus 0 --query-issuer-cpu 1 --backend-cpus 2-7 \
+      --track-resident-blocks --resident-blocks-reader-cpu 8 --out run.json`,
+		Args:              exactArgs("TRACE, CORPUS or NAME"),
+		ValidArgsFunction: completeTrace,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runReplay(cmd, args[0], &f, &prep)
+		},
+	}
+	fl := cmd.Flags()
+	prep.register(fl)
+	fl.StringVar(&f.index, "index", "flat", "index to measure; 'kvbench indexes' lists them")
+	fl.IntVar(&f.counts.EventThreads, "event-workers", 0, "event threads (default: half of --backend-cpus, else up to 4)")
+	fl.IntVar(&f.counts.QueryThreads, "query-threads", 0, "query threads (default: the rest of --backend-cpus, else up to 2)")
+	fl.IntVar(&f.counts.EventIssuers, "event-issuers", 0, "threads that issue events (default: one for each CPU of --issuer-cpus, else 1)")
+	fl.IntVar(&f.cfg.QueryLanes, "query-lanes", 0, "queues that queries are spread over by rank (default: 128, at most one a rank)")
+	fl.IntVar(&f.cfg.QueueCapacity, "queue-capacity", 0, "events that fit between an issuer and an event thread; a full queue makes the issuer wait (default: room for all)")
+	fl.StringVar(&f.issuerCPUs, "issuer-cpus", "", "CPUs of the event issuers, one issuer each, such as 0-3,8")
+	fl.IntVar(&f.queryIssuer, "query-issuer-cpu", replay.NoCPU, "CPU of the query issuer")
+	fl.StringVar(&f.backendCPUs, "backend-cpus", "", "CPUs of the query threads and the event threads")
+	fl.BoolVar(&f.shared, "allow-shared-cpus", false, "let threads share CPUs; the result is marked and not comparable with others")
+	fl.DurationVar(&f.cfg.IssuerSpin, "issuer-spin", -1, "how long before a deadline issuers spin instead of sleeping (default 75µs, 0 where CPUs are shared)")
+	fl.DurationVar(&f.cfg.Quiesce, "quiesce", replay.DefaultQuiesce, "rest between preparation and run")
+	fl.IntVar(&f.cfg.WarmupLookups, "warmup-lookups", replay.DefaultWarmupLookups, "lookups by each query thread before the start")
+	fl.DurationVar(&f.cfg.DrainTimeout, "drain-timeout", replay.DefaultDrainTimeout, "how long the work left after the last deadline may take")
+	fl.BoolVar(&f.cfg.TrackResidentBlocks, "track-resident-blocks", false, "keep the number of resident blocks of every rank")
+	fl.StringVar(&f.layout, "counter-layout", indexer.Packed.String(), "how the counters lie in memory: packed or padded")
+	fl.IntVar(&f.readerCPU, "resident-blocks-reader-cpu", replay.NoCPU, "add a thread on this CPU that sums all counters")
+	fl.Float64Var(&f.cfg.ReaderRate, "resident-blocks-reader-rate", 0, "passes per second of that thread (default 0: without pause)")
+	fl.BoolVar(&f.cfg.Verify, "verify", false, "compare the drained index with the reference index")
+	fl.IntVar(&f.cfg.VerifyQueries, "verify-queries", replay.DefaultVerifyQueries, "answers that --verify compares")
+	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
+	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the file of --out if it exists")
+	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
+	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
+	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
+	_ = cmd.RegisterFlagCompletionFunc("counter-layout", fixed("packed", "padded"))
+	return cmd
+}
+
+func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep *prepareFlags) error {
+	if err := f.resolve(cmd.Flags(), a.indexes); err != nil {
+		return err
+	}
+	in, err := prep.input(cmd.Flags(), source)
+	if err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := atomicfile.CheckWritable(f.out, f.overwrite); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+	}
+	ctx := cmd.Context()
+	progress := a.progress()
+	defer progress.Done()
+	began := time.Now()
+	c, err := trial.Open(ctx, in, progress)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f.cfg.Corpus = c
+	f.cfg.Log = a.log()
+	f.cfg.Phase = func(p replay.Phase) {
+		f.cfg.Log.Info("phase", "name", string(p))
+		if p == replay.PhaseRun {
+			// Nothing is drawn while the trial runs.
+			progress.Done()
+			return
+		}
+		progress.Step(string(p), 0)
+	}
+	stop, err := startProfile(f.cpuProfile)
+	if err != nil {
+		return err
+	}
+	rec, err := trial.Run(ctx, f.cfg, a.argv, time.Since(began))
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	if f.cpuProfile != "" {
+		rec.Warnings = append(rec.Warnings, "a CPU profile was taken; its signals disturbed every thread")
+	}
+	progress.Done()
+	return a.report(ctx, rec, f)
+}
+
+// resolve turns the texts of flags into what they mean.
+func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) error {
+	var err error
+	if f.cfg.Index, err = catalogue.Find(indexes, f.index); err != nil {
+		return fmt.Errorf("--index: %w", err)
+	}
+	if f.cfg.Layout, err = indexer.ParseCounterLayout(f.layout); err != nil {
+		return fmt.Errorf("--counter-layout: %w", err)
+	}
+	req := replay.CPURequest{QueryIssuer: f.queryIssuer, Reader: f.readerCPU, AllowShared: f.shared}
+	for _, list := range []struct {
+		flag, text string
+		cpus       *[]int
+	}{{"issuer-cpus", f.issuerCPUs, &req.Issuers}, {"backend-cpus", f.backendCPUs, &req.Backend}} {
+		if !fl.Changed(list.flag) {
+			continue
+		}
+		if *list.cpus, err = host.ParseCPUs(list.text); err != nil {
+			return fmt.Errorf("--%s: %w", list.flag, err)
+		}
+	}
+	for _, cpu := range []struct {
+		flag string
+		n    int
+	}{{"query-issuer-cpu", f.queryIssuer}, {"resident-blocks-reader-cpu", f.readerCPU}} {
+		if fl.Changed(cpu.flag) && cpu.n < 0 {
+			return fmt.Errorf("--%s is %d; it must be a CPU number, 0 or more", cpu.flag, cpu.n)
+		}
+	}
+	for _, count := range []struct {
+		flag string
+		n    int
+	}{
+		{"event-workers", f.counts.EventThreads}, {"query-threads", f.counts.QueryThreads},
+		{"event-issuers", f.counts.EventIssuers}, {"query-lanes", f.cfg.QueryLanes},
+	} {
+		if fl.Changed(count.flag) && count.n < 1 {
+			return fmt.Errorf("--%s is %d; it must be at least 1", count.flag, count.n)
+		}
+	}
+	if fl.Changed("issuer-spin") && f.cfg.IssuerSpin < 0 {
+		return fmt.Errorf("--issuer-spin is %v; it must not be negative", f.cfg.IssuerSpin)
+	}
+	if fl.Changed("resident-blocks-reader-cpu") || fl.Changed("resident-blocks-reader-rate") {
+		f.counts.Reader = 1
+		if !f.cfg.TrackResidentBlocks {
+			return errors.New("a reader of resident blocks reads counters that are not kept; add --track-resident-blocks")
+		}
+	}
+	if f.cfg.Index.SingleThread && !fl.Changed("event-workers") {
+		f.counts.EventThreads = 1
+	}
+	allowed, err := host.AllowedCPUs()
+	if err != nil {
+		return err
+	}
+	f.cfg.Placement, err = replay.Place(req, f.counts, allowed)
+	return err
+}
+
+// report writes the record where the user wants it and turns its validity into
+// the exit code. A record that could not be saved is printed, so that a
+// measurement is never lost.
+func (a *app) report(ctx context.Context, rec *results.Record, f *replayFlags) error {
+	if !a.quiet && !f.json {
+		if err := results.WriteSummary(a.stdout, rec); err != nil {
+			return err
+		}
+	}
+	var saveErr error
+	if f.out != "" {
+		if saveErr = results.Write(f.out, rec, f.overwrite); saveErr != nil {
+			saveErr = fmt.Errorf("the result was not saved and stands on standard output: %w", saveErr)
+		}
+	}
+	if f.json || saveErr != nil {
+		enc := json.NewEncoder(a.stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(rec); err != nil {
+			return errors.Join(saveErr, err)
+		}
+	}
+	switch {
+	case rec.Validity.Interrupted:
+		return &codeError{exitInterrupted, errors.Join(errors.New("interrupted; the result is marked as such"), saveErr)}
+	case saveErr != nil:
+		return &codeError{exitError, saveErr}
+	case !rec.Validity.Valid:
+		return &codeError{exitUnmeasurable, fmt.Errorf("the trial is not valid: %s: %s", rec.Validity.Reasons[0].Rule, rec.Validity.Reasons[0].Detail)}
+	}
+	return nil
+}
+
+func startProfile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("--cpu-profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("--cpu-profile: %w", err), f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}

@@ -1,0 +1,146 @@
+// Package command is the command line of kvbench, one file for each command:
+// flags in, one call, text out. It holds no logic of its own.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/catalogue"
+	"github.com/kvbench/kvbench/internal/terminal"
+)
+
+// Exit codes. They are part of the interface: scripts depend on them.
+const (
+	exitOK           = 0
+	exitError        = 2   // usage, bad input, nothing measured
+	exitUnmeasurable = 3   // it ran, but what it measured is not valid
+	exitInterrupted  = 130 // SIGINT or SIGTERM
+)
+
+// Extensions are what a caller adds to the commands.
+type Extensions struct {
+	Indexes []indexer.Factory
+}
+
+// exitError ends the process with a code. A nil err has been reported already.
+type codeError struct {
+	code int
+	err  error
+}
+
+func (e *codeError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codeError) Unwrap() error { return e.err }
+
+// errInterrupted is the cause of a context that a signal cancelled.
+var errInterrupted = errors.New("interrupted")
+
+// app is what all commands share.
+type app struct {
+	argv    []string
+	indexes []indexer.Factory
+	quiet   bool
+	verbose bool
+
+	stdout io.Writer
+	stderr *os.File
+}
+
+// Main runs the command line and returns the exit code.
+func Main(argv []string, ext Extensions) int {
+	a := &app{argv: argv, indexes: merge(catalogue.All(), ext.Indexes), stdout: os.Stdout, stderr: os.Stderr}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+		// A second signal ends the process at once.
+		signal.Stop(signals)
+	}()
+	root := a.root()
+	root.SetArgs(argv[min(1, len(argv)):])
+	return a.exitCode(ctx, root.ExecuteContext(ctx))
+}
+
+func (a *app) exitCode(ctx context.Context, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if context.Cause(ctx) == errInterrupted && errors.Is(err, errInterrupted) {
+		fmt.Fprintln(a.stderr, "kvbench: interrupted; nothing was written")
+		return exitInterrupted
+	}
+	var coded *codeError
+	if errors.As(err, &coded) {
+		if coded.err != nil {
+			fmt.Fprintln(a.stderr, "kvbench:", coded.err)
+		}
+		return coded.code
+	}
+	fmt.Fprintln(a.stderr, "kvbench:", err)
+	return exitError
+}
+
+// merge returns the built-in indexes with the added ones in the place of those
+// with the same name.
+func merge(builtin, added []indexer.Factory) []indexer.Factory {
+	out := slices.Clone(builtin)
+	for _, f := range added {
+		if i := slices.IndexFunc(out, func(g indexer.Factory) bool { return g.Name == f.Name }); i >= 0 {
+			out[i] = f
+		} else {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (a *app) root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kvbench",
+		Short: "Replay and benchmark KV-cache-aware LLM routing",
+		Long: `kvbench replays traces of LLM requests through the index that a KV-cache-aware
+router keeps, on pinned threads and at the trace's own rhythm, and reports what
+it did, how fast, and whether the measurement can be trusted.
+
+Exit codes: 0 done; 2 error; 3 it ran but is not valid; 130 interrupted.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetOut(a.stdout)
+	cmd.SetErr(a.stderr)
+	cmd.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "no progress and no summary, only errors and what was asked for")
+	cmd.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log the phases of long work on standard error")
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
+	})
+	cmd.AddCommand(a.replay(), a.trace(), a.corpus(), a.results(), a.listIndexes(), a.version())
+	return cmd
+}
+
+func (a *app) progress() *terminal.Progress { return terminal.NewProgress(a.stderr, a.quiet) }
+
+func (a *app) log() *slog.Logger {
+	if !a.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, nil))
+}

@@ -1,0 +1,134 @@
+// Package trial takes one replay from what a user names, a trace or a saved
+// corpus, to a result record with its provenance.
+//
+// It joins the packages that do the work (trace, prepare, replay) and holds no
+// measurement of its own; the command line lies above it.
+package trial
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvbench/kvbench/internal/buildinfo"
+	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/replay"
+	"github.com/kvbench/kvbench/internal/replay/corpus"
+	"github.com/kvbench/kvbench/internal/replay/prepare"
+	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/results"
+	"github.com/kvbench/kvbench/trace"
+	"github.com/kvbench/kvbench/traces"
+)
+
+// Input names the work and says how to prepare it.
+type Input struct {
+	// Source is the path of a trace or of a corpus file, or the name of an
+	// embedded trace. A file of that name comes before an embedded trace.
+	Source  string
+	Options corpus.Options // for a trace; a corpus has its own
+	Seed    uint64
+	Window  time.Duration
+	Time    mocker.TimeModel // nil: the default model
+}
+
+// Progress is told how far the preparation is. Any method may be called from
+// any goroutine.
+type Progress interface {
+	// Step begins a step of unknown length, or of total units.
+	Step(name string, total int64)
+	// Advance sets the units done of the current step.
+	Advance(done int64)
+}
+
+// Open returns the corpus of an input: the saved one, or one prepared from the
+// trace. The caller closes it.
+func Open(ctx context.Context, in Input, p Progress) (*corpus.Corpus, error) {
+	isCorpus, err := isCorpusFile(in.Source)
+	if err != nil {
+		return nil, err
+	}
+	if isCorpus {
+		p.Step("read corpus", 0)
+		return corpus.Open(in.Source)
+	}
+	t, src, err := LoadTrace(ctx, in.Source, trace.ReaderOptions{BlockSize: in.Options.TraceBlockSize}, p)
+	if err != nil {
+		return nil, err
+	}
+	p.Step("prepare", 0)
+	return prepare.Prepare(ctx, t, prepare.Origin{Name: src.Name, SHA256: src.SHA256},
+		in.Options, in.Seed, in.Window, in.Time, func(done, total int64) {
+			if done == 0 {
+				p.Step("prepare", total)
+			}
+			p.Advance(done)
+		})
+}
+
+// LoadTrace reads a trace file, or an embedded trace if there is no such file.
+func LoadTrace(ctx context.Context, source string, opts trace.ReaderOptions, p Progress) (*trace.Trace, trace.Source, error) {
+	progress := func(done, total int64) {
+		if done == 0 {
+			p.Step("read trace", total)
+		}
+		p.Advance(done)
+	}
+	if _, err := os.Stat(source); os.IsNotExist(err) && !strings.ContainsRune(source, os.PathSeparator) {
+		if slices.Contains(traces.Names(), source) {
+			f, err := traces.Open(source)
+			if err != nil {
+				return nil, trace.Source{}, err
+			}
+			defer f.Close()
+			return trace.LoadReader(ctx, f, source, opts, progress)
+		}
+		return nil, trace.Source{}, fmt.Errorf("%s: no such file, and no embedded trace of that name; there are %s",
+			source, strings.Join(traces.Names(), ", "))
+	}
+	return trace.Load(ctx, source, opts, progress)
+}
+
+func isCorpusFile(source string) (bool, error) {
+	info, err := os.Stat(source)
+	if err != nil || info.IsDir() {
+		// The trace reader says what is wrong, or knows an embedded trace.
+		return false, nil
+	}
+	return corpus.IsCorpusFile(source)
+}
+
+// Run replays the corpus once and fills in the provenance of the record.
+func Run(ctx context.Context, cfg replay.Config, argv []string, prepared time.Duration) (*results.Record, error) {
+	binary, err := buildinfo.SHA256()
+	if err != nil {
+		return nil, err
+	}
+	machine := host.Describe()
+	m := &cfg.Corpus.Manifest
+	rec, err := replay.Run(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := buildinfo.Read()
+	rec.Timing.PrepareNS = int64(prepared)
+	rec.Provenance = results.Provenance{
+		Argv:         argv,
+		Version:      b.Version,
+		Commit:       b.Commit,
+		Modified:     b.Modified,
+		GoVersion:    b.Go,
+		BinarySHA256: binary,
+		TraceName:    m.TraceName,
+		TraceSHA256:  m.TraceSHA256,
+		CorpusSHA256: cfg.Corpus.SHA256(),
+		Seed:         m.Seed,
+		StartTime:    rec.Provenance.StartTime,
+		Host:         machine,
+		Build:        b.Settings,
+	}
+	return rec, nil
+}

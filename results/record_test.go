@@ -1,0 +1,158 @@
+package results
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// sampleRecord is a record with every part.
+func sampleRecord() *Record {
+	lat := func(f int64) Distribution {
+		return Distribution{N: 12031, Mean: float64(f) * 1.5, P50: f, P90: 3 * f, P99: 10 * f, P999: 40 * f, Max: 1000 * f}
+	}
+	return &Record{
+		Schema: ReplayV1, Kind: "replay",
+		Provenance: Provenance{
+			Argv: []string{"kvbench", "replay", "conversation_trace.jsonl"}, Version: "(devel)", Commit: "0123456789abcdef",
+			GoVersion: "go1.26.1", BinarySHA256: strings.Repeat("ab", 32), TraceName: "conversation_trace.jsonl",
+			TraceSHA256: strings.Repeat("cd", 32), CorpusSHA256: strings.Repeat("ef", 32), Seed: 42,
+			StartTime: "2026-11-01T12:00:00.000000001Z", Build: []string{"-buildmode=exe"},
+			Host: Host{OS: "linux", Arch: "amd64", Kernel: "6.1.0", CPUModel: "Some Processor", LogicalCPUs: 2, AllowedCPUs: "0-1", MemoryBytes: 24 << 30},
+		},
+		Config: Config{
+			Index: "flat", Workers: 128, DPRanks: 1, Ranks: 128, BlockSize: 128, TraceBlockSize: 512, GPUBlocks: 16384,
+			LengthFactor: 1, DuplicationFactor: 1, SpeedUp: 1, Rescale: "rank", TimeModel: "model", WindowNS: 2e9,
+			EventThreads: 2, QueryThreads: 2, QueryLanes: 128, EventIssuers: 1, QueueCapacity: 8192,
+			TrackResidentBlocks: true, CounterLayout: "packed", SharedCPUs: true, Idle: "yield", GOMAXPROCS: 7, ReaderRate: 1000,
+			QuiesceNS: 5e9, WarmupLookups: 128,
+		},
+		Totals: Totals{Queries: 12031, RequestBlocks: 1100000, StoredEvents: 12031, StoredBlocks: 1000000, RemovedEvents: 20, RemovedBlocks: 2000,
+			BlockOps: 2102000, IssuedQueries: 12031, IssuedEvents: 12051, IssuedBlockOps: 2102000, CompletedQueries: 12031,
+			CompletedEvents: 12051, CompletedBlockOps: 2102000, MatchedRanks: 1500000, RankBlocks: 90000},
+		Rates: Rates{OfferedOpsPerSec: 12041, IssuedOpsPerSec: 12040, AchievedOpsPerSec: 9500.5,
+			OfferedBlockOpsPerSec: 1051000, IssuedBlockOpsPerSec: 1050900, AchievedBlockOpsPerSec: 829000.25},
+		Timing:  Timing{WindowNS: 2e9, IssueEndNS: 2000100000, LastQueryEndNS: 2000200000, LastEventEndNS: 2535000000, EndNS: 2535000000, DrainNS: 534900000, PrepareNS: 1200000000},
+		Queries: QueryLatencies{IssueLag: lat(9000), QueueWait: lat(2500), Service: lat(1700), ScheduledToFinished: lat(15000)},
+		Events:  EventLatencies{IssueLag: lat(12000), AcceptedToFinished: lat(220000), ScheduledToFinished: lat(240000)},
+		Depths: Depths{QueriesAtIssueEnd: 1, EventsAtIssueEnd: 400, MaxQueries: 31, MaxEvents: 612, LaneAtIssueEnd: []int64{0, 1},
+			EventThreadAtIssueEnd: []int64{180, 220}, BlockedSubmits: 3, BlockedNS: 1500},
+		Threads: []Thread{
+			{Role: "query_issuer", CPU: -1, RunNS: 3e8, UserNS: 2e8, SystemNS: 1e8, RunQueueWaitNS: 4e7, Operations: 12031, InvoluntaryContextSwitches: 12},
+			{Role: "event_issuer", CPU: -1, RunNS: 3e8, UserNS: 2e8, SystemNS: 1e8, RunQueueWaitNS: 4e7, Operations: 12051},
+			{Role: "query", CPU: -1, RunNS: 5e8, UserNS: 5e8, RunQueueWaitNS: 4e7, Operations: 6000},
+			{Role: "query", Number: 1, CPU: -1, RunNS: 5e8, UserNS: 5e8, RunQueueWaitNS: -1, Operations: 6031},
+			{Role: "event", CPU: -1, RunNS: 19e8, UserNS: 19e8, RunQueueWaitNS: 4e8, Operations: 12051},
+		},
+		Resident:  &Resident{Ranks: 128, Sum: 998000, Min: 1200, Median: 8000, Max: 16384, ByRank: []RankBlocks{{Worker: 0, DP: 0, Blocks: 8000}}},
+		Reader:    &Reader{Rate: 1000, Passes: 2535, PassesPerSec: 1000, Reads: 324480, ReadsPerSec: 128000, LastRanks: 128, LastSum: 998000, MissedPasses: 2},
+		Anomalies: Anomalies{Duplicate: 3, Orphaned: 17, ByRank: []RankAnomaly{{Worker: 7, Duplicate: 3, Orphaned: 17}}},
+		Validity:  Validity{Valid: true, Reasons: []Reason{}},
+		Verify:    &Verify{OK: true, Ranks: 128, Queries: 2000, First: []string{}},
+		Machine:   MachineUse{HeapAllocations: 12, HeapAllocatedBytes: 900, MinorFaults: 5, StealNS: 1e7, PeakRSSBytes: 512 << 20, ClockReadNS: 31.5},
+		Warnings: []string{"not pinned, CPUs shared: the run has 7 threads and this process may use 2 CPUs (0-1); figures are not comparable with those of a pinned run",
+			"overloaded: done at 1.27 x window; throughput measures the backend, latencies measure the queue"},
+	}
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.json")
+	want := sampleRecord()
+	if err := Write(path, want, false); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("read back differently: %s", d)
+	}
+	if err := Write(path, want, false); err == nil || !strings.Contains(err.Error(), "--overwrite") {
+		t.Errorf("an existing file: %v, want an error that says what to do", err)
+	}
+	if err := Write(path, want, true); err != nil {
+		t.Errorf("overwrite: %v", err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "empty",
+		"{":                                     "line 1",
+		"[]":                                    "not a result record",
+		"{}":                                    "no field schema",
+		`{"schema": "kvbench.result/v9"}`:       `"kvbench.result/v9"`,
+		`{"schema": "kvbench.result/v1"} extra`: "line 1",
+		"{\"schema\": \"kvbench.result/v1\",\n\"totals\": 3}": "line 2",
+	} {
+		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error with %q", text, err, want)
+		}
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "none.json")); !os.IsNotExist(err) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"schema": "kvbench.result/v1", "warnings": [null]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := Decode(b)
+		if (r == nil) == (err == nil) {
+			t.Fatalf("record %v, error %v", r, err)
+		}
+		if err == nil {
+			// What decodes can be shown and validated without a panic.
+			_ = Validate(b)
+			if err := WriteSummary(new(strings.Builder), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestSummarizeAgainstItsDefinition compares with the definition by counting.
+func TestSummarizeAgainstItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		samples := rapid.SliceOfN(rapid.Int64Range(-50, 1000), 1, 3000).Draw(t, "samples")
+		naive := func(share float64) int64 {
+			best := int64(1 << 62)
+			for _, v := range samples {
+				notAbove := 0
+				for _, w := range samples {
+					if w <= v {
+						notAbove++
+					}
+				}
+				if float64(notAbove) >= share*float64(len(samples))-1e-9 && v < best {
+					best = v
+				}
+			}
+			return best
+		}
+		if len(samples) > 400 {
+			samples = samples[:400]
+		}
+		want := Distribution{N: int64(len(samples)), P50: naive(.5), P90: naive(.9), P99: naive(.99), P999: naive(.999), Max: naive(1)}
+		for _, v := range samples {
+			want.Mean += float64(v)
+		}
+		want.Mean /= float64(len(samples))
+		got := Summarize(samples)
+		if d := got.Mean - want.Mean; d > 1e-9 || d < -1e-9 {
+			t.Fatalf("mean %v, want %v", got.Mean, want.Mean)
+		}
+		got.Mean = want.Mean
+		if got != want {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	})
+	if got := Summarize(nil); got != (Distribution{}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+}

@@ -1,0 +1,194 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the schema and the golden files")
+
+const schemaPath = "schema/replay-v1.schema.json"
+
+// TestSchemaIsThatOfTheTypes generates the schema from the types and comments of
+// record.go and compares it with the embedded one.
+func TestSchemaIsThatOfTheTypes(t *testing.T) {
+	want := generateSchema(t)
+	if *update {
+		if err := os.WriteFile(schemaPath, want, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(want, Schema()) {
+		t.Errorf("%s is not that of record.go; run: go test ./results -run Schema -update", schemaPath)
+	}
+}
+
+type object = map[string]any
+
+func generateSchema(t *testing.T) []byte {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "record.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	structs, docs := map[string]*ast.StructType{}, map[string]string{}
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		for _, s := range g.Specs {
+			spec := s.(*ast.TypeSpec)
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				structs[spec.Name.Name] = st
+				docs[spec.Name.Name] = strings.Join(strings.Fields(g.Doc.Text()), " ")
+			}
+		}
+	}
+	defs := object{}
+	for name, st := range structs {
+		properties, required := object{}, []string{}
+		for _, f := range st.Fields.List {
+			tag, omit := jsonName(t, f)
+			p := typeSchema(t, f.Type, structs)
+			if text := strings.Join(strings.Fields(f.Comment.Text()+" "+f.Doc.Text()), " "); text != "" {
+				p["description"] = text
+			} else if p["$ref"] == nil && (p["items"] == nil || p["items"].(object)["$ref"] == nil) {
+				t.Errorf("%s.%s has no comment to describe it", name, f.Names[0].Name)
+			}
+			if tag == "schema" && name == "Record" {
+				p["const"] = ReplayV1
+			}
+			properties[tag] = p
+			if !omit {
+				required = append(required, tag)
+			}
+		}
+		defs[name] = object{"type": "object", "description": docs[name], "properties": properties, "required": required}
+	}
+	root := object{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"title":   "Result of one kvbench replay trial",
+		"$ref":    "#/$defs/Record",
+		"$defs":   defs,
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(root); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func jsonName(t *testing.T, f *ast.Field) (name string, omit bool) {
+	t.Helper()
+	raw, err := strconv.Unquote(f.Tag.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, options, _ := strings.Cut(reflect.StructTag(raw).Get("json"), ",")
+	return name, strings.Contains(options, "omitempty")
+}
+
+func typeSchema(t *testing.T, e ast.Expr, structs map[string]*ast.StructType) object {
+	t.Helper()
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return typeSchema(t, e.X, structs)
+	case *ast.ArrayType:
+		return object{"type": "array", "items": typeSchema(t, e.Elt, structs)}
+	case *ast.Ident:
+		if structs[e.Name] != nil {
+			return object{"$ref": "#/$defs/" + e.Name}
+		}
+		switch e.Name {
+		case "string":
+			return object{"type": "string"}
+		case "bool":
+			return object{"type": "boolean"}
+		case "int", "int64":
+			return object{"type": "integer"}
+		case "uint64", "uint32":
+			return object{"type": "integer", "minimum": 0}
+		case "float64":
+			return object{"type": "number"}
+		}
+	}
+	t.Fatalf("no schema for the type %T", e)
+	return nil
+}
+
+// TestSchemaNeedsEveryField takes one field after another out of a valid record.
+func TestSchemaNeedsEveryField(t *testing.T) {
+	var whole any
+	b, err := json.Marshal(sampleRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Validate(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &whole); err != nil {
+		t.Fatal(err)
+	}
+	fields := 0
+	optional := map[string]bool{"resident_blocks": true, "resident_blocks_reader": true, "verify": true}
+	walk(whole, "", func(path string, parent map[string]any, key string) {
+		fields++
+		kept := parent[key]
+		delete(parent, key)
+		if err := validateValue(t, whole); (err == nil) != optional[key] {
+			t.Errorf("without %s: %v", path, err)
+		}
+		if _, isText := kept.(string); !isText {
+			parent[key] = "text"
+			if err := validateValue(t, whole); err == nil {
+				t.Errorf("a text for %s was accepted", path)
+			}
+		}
+		parent[key] = kept
+	})
+	if fields < 150 {
+		t.Errorf("only %d fields were tried", fields)
+	}
+	whole.(map[string]any)["unknown"] = 1
+	if err := validateValue(t, whole); err != nil {
+		t.Errorf("an unknown field was refused: %v", err)
+	}
+}
+
+func walk(v any, path string, visit func(path string, parent map[string]any, key string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			walk(v[key], path+"/"+key, visit)
+			visit(path+"/"+key, v, key)
+		}
+	case []any:
+		if len(v) > 0 {
+			walk(v[0], fmt.Sprintf("%s/0", path), visit)
+		}
+	}
+}
+
+func validateValue(t *testing.T, v any) error {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Validate(b)
+}

@@ -1,0 +1,256 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// summaryWidth is the width that no line of a summary exceeds.
+const summaryWidth = 80
+
+// WriteSummary writes a record for people: the verdict first, then what ran, how
+// fast, and what to know about it. No line is wider than 80 columns.
+func WriteSummary(w io.Writer, r *Record) error {
+	s := &summary{}
+	s.verdict(r)
+	s.what(r)
+	s.rates(r)
+	s.latencies(r)
+	s.state(r)
+	s.machine(r)
+	for _, text := range r.Warnings {
+		s.wrap("warning: ", text)
+	}
+	_, err := io.WriteString(w, s.b.String())
+	return err
+}
+
+type summary struct{ b strings.Builder }
+
+func (s *summary) line(format string, args ...any) {
+	s.b.WriteString(clip(strings.TrimRight(fmt.Sprintf(format, args...), " ")))
+	s.b.WriteByte('\n')
+}
+
+// clip keeps a line within the width.
+func clip(text string) string {
+	runes := []rune(text)
+	if len(runes) <= summaryWidth {
+		return text
+	}
+	return string(runes[:summaryWidth-1]) + "…"
+}
+
+// wrap writes text in lines that fit, indented below the first.
+func (s *summary) wrap(first, text string) {
+	indent := strings.Repeat(" ", len([]rune(first)))
+	line := first
+	for word := range strings.FieldsSeq(text) {
+		if len([]rune(line))+len([]rune(word)) > summaryWidth && strings.TrimSpace(line) != "" && line != first {
+			s.line("%s", line)
+			line = indent
+		}
+		line += word + " "
+	}
+	s.line("%s", line)
+}
+
+func (s *summary) verdict(r *Record) {
+	switch {
+	case r.Validity.Interrupted:
+		s.line("INTERRUPTED: not a measurement")
+	case !r.Validity.Valid:
+		s.line("INVALID: not a measurement")
+	case r.Validity.KeptUp:
+		s.line("VALID, kept up: done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
+	default:
+		s.line("VALID, overloaded: done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
+	}
+	for _, reason := range r.Validity.Reasons {
+		s.wrap("  "+reason.Rule+": ", firstLine(reason.Detail))
+	}
+	if v := r.Verify; v != nil {
+		if v.OK {
+			s.line("verified: %d resident counts and %d answers equal the reference index", v.Ranks, v.Queries)
+		} else {
+			s.line("NOT VERIFIED: %d mismatches with the reference index", v.Mismatches)
+			for _, m := range v.First {
+				s.wrap("  ", m)
+			}
+		}
+	}
+	s.line("")
+}
+
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
+func over(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+func (s *summary) what(r *Record) {
+	c := &r.Config
+	s.wrap("trace    ", fmt.Sprintf("%s, seed %d, length x %d, copies x %d", r.Provenance.TraceName, r.Provenance.Seed, c.LengthFactor, c.DuplicationFactor))
+	s.wrap("index    ", fmt.Sprintf("%s, %d ranks (%d workers x %d) of %d blocks of %d tokens", c.Index, c.Ranks, c.Workers, c.DPRanks, c.GPUBlocks, c.BlockSize))
+	s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads))
+	switch {
+	case c.Pinned && c.SharedCPUs:
+		s.wrap("CPUs     ", fmt.Sprintf("pinned and SHARED: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
+	case c.Pinned:
+		s.wrap("CPUs     ", fmt.Sprintf("pinned: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
+	default:
+		s.wrap("CPUs     ", fmt.Sprintf("SHARED, not pinned: any of %s", r.Provenance.Host.AllowedCPUs))
+	}
+	s.wrap("resident ", tracking(c))
+	s.line("")
+}
+
+func readerCPU(c *Config) string {
+	if c.ReaderCPU == "" {
+		return ""
+	}
+	return ", reader " + c.ReaderCPU
+}
+
+func tracking(c *Config) string {
+	if !c.TrackResidentBlocks {
+		return "blocks not tracked"
+	}
+	return "blocks tracked, counters " + c.CounterLayout
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}
+
+func (s *summary) rates(r *Record) {
+	t, x := &r.Totals, &r.Rates
+	s.wrap("work     ", fmt.Sprintf("%s queries, %s events, %s block-ops (%s request + %s stored + %s removed)",
+		count(float64(t.Queries)), count(float64(t.StoredEvents+t.RemovedEvents+t.ClearedEvents)), count(float64(t.BlockOps)),
+		count(float64(t.RequestBlocks)), count(float64(t.StoredBlocks)), count(float64(t.RemovedBlocks))))
+	s.wrap("time     ", fmt.Sprintf("window %s, issued by %s, drained in %s, prepared in %s",
+		ns(r.Timing.WindowNS), ns(r.Timing.IssueEndNS), ns(r.Timing.DrainNS), ns(r.Timing.PrepareNS)))
+	s.line("")
+	s.line("%-14s %12s %12s %12s", "", "offered/s", "issued/s", "achieved/s")
+	s.line("%-14s %12s %12s %12s", "block-ops", count(x.OfferedBlockOpsPerSec), count(x.IssuedBlockOpsPerSec), count(x.AchievedBlockOpsPerSec))
+	s.line("%-14s %12s %12s %12s", "operations", count(x.OfferedOpsPerSec), count(x.IssuedOpsPerSec), count(x.AchievedOpsPerSec))
+	s.line("")
+}
+
+func (s *summary) latencies(r *Record) {
+	s.line("%-30s %9s %9s %9s %9s %9s", "latency", "p50", "p90", "p99", "p99.9", "max")
+	row := func(name string, d Distribution) {
+		if d.N == 0 {
+			s.line("%-30s %9s", name, "none")
+			return
+		}
+		s.line("%-30s %9s %9s %9s %9s %9s", name, ns(d.P50), ns(d.P90), ns(d.P99), ns(d.P999), ns(d.Max))
+	}
+	row("query issue lag", r.Queries.IssueLag)
+	row("query queue wait", r.Queries.QueueWait)
+	row("query service", r.Queries.Service)
+	row("query scheduled to finished", r.Queries.ScheduledToFinished)
+	row("event issue lag", r.Events.IssueLag)
+	row("event accepted to finished", r.Events.AcceptedToFinished)
+	row("event scheduled to finished", r.Events.ScheduledToFinished)
+	s.line("")
+}
+
+func (s *summary) state(r *Record) {
+	d := &r.Depths
+	s.wrap("waiting  ", fmt.Sprintf("at the end of issuing %d queries and %d events; at most %d and %d",
+		d.QueriesAtIssueEnd, d.EventsAtIssueEnd, d.MaxQueries, d.MaxEvents))
+	s.wrap("answers  ", fmt.Sprintf("%.1f ranks matched a query; its own rank held %.1f%% of its blocks",
+		over(r.Totals.MatchedRanks, r.Totals.CompletedQueries), 100*over(r.Totals.RankBlocks, r.Totals.RequestBlocks)))
+	if b := r.Resident; b != nil {
+		s.wrap("resident ", fmt.Sprintf("%s blocks on %d ranks; min %s, median %s, max %s a rank",
+			count(float64(b.Sum)), b.Ranks, count(float64(b.Min)), count(float64(b.Median)), count(float64(b.Max))))
+	}
+	if x := r.Reader; x != nil {
+		s.wrap("reader   ", fmt.Sprintf("%s passes/s, %s reads/s; the last pass saw %s blocks on %d ranks",
+			count(x.PassesPerSec), count(x.ReadsPerSec), count(float64(x.LastSum)), x.LastRanks))
+	}
+	if a := &r.Anomalies; len(a.ByRank) > 0 {
+		s.wrap("odd      ", fmt.Sprintf("%d blocks stored twice, %d unknown removed, %d orphaned, %d conflicting; %d malformed events",
+			a.Duplicate, a.UnknownRemoved, a.Orphaned, a.Conflicting, a.Malformed))
+	}
+}
+
+func (s *summary) machine(r *Record) {
+	var roles []string
+	run, wait, switches := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	for _, th := range r.Threads {
+		if _, seen := run[th.Role]; !seen {
+			roles = append(roles, th.Role)
+		}
+		run[th.Role] += max(0, th.RunNS)
+		wait[th.Role] += max(0, th.RunQueueWaitNS)
+		switches[th.Role] += max(0, th.InvoluntaryContextSwitches)
+	}
+	if len(roles) > 0 {
+		s.line("")
+		s.line("%-14s %12s %16s %16s", "CPU time", "on a CPU", "waiting for one", "preempted")
+		for _, role := range roles {
+			s.line("%-14s %12s %16s %16d", role, ns(run[role]), ns(wait[role]), switches[role])
+		}
+	}
+	m := &r.Machine
+	steal := "unknown"
+	if m.StealNS >= 0 {
+		steal = ns(m.StealNS)
+	}
+	s.line("")
+	s.wrap("machine  ", fmt.Sprintf("%d collections, %d heap allocations, %d major faults, steal %s, peak %s resident",
+		m.GarbageCollections, m.HeapAllocations, m.MajorFaults, steal, count(float64(m.PeakRSSBytes))+"B"))
+}
+
+// ns writes a duration in ns with three significant digits.
+func ns(n int64) string {
+	units := []struct {
+		size float64
+		name string
+	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}}
+	v := float64(n)
+	for _, u := range units {
+		// Rounding must not leave 1000 of the smaller unit.
+		if math.Abs(v) >= u.size*0.9995 {
+			return significant(v/u.size) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "ns"
+}
+
+// count writes a number with three significant digits and k, M or G.
+func count(v float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if math.Abs(v) >= u.size*0.9995 {
+			return significant(v/u.size) + u.name
+		}
+	}
+	return significant(v)
+}
+
+func significant(v float64) string {
+	switch a := math.Abs(v); {
+	case a == math.Trunc(a) && a < 1000, a >= 99.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 9.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
