@@ -37,7 +37,7 @@ func TestPrepare(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Fatal(err)
 		}
-		if last.Load() != 300 || calls.Load() > 1+300/1024+6 {
+		if last.Load() != 300 || calls.Load() > 7 {
 			t.Errorf("progress ended at %d after %d calls", last.Load(), calls.Load())
 		}
 		wantRanks := []indexer.Rank{{Worker: 0, DP: 0}, {Worker: 0, DP: 1}, {Worker: 1, DP: 0}, {Worker: 1, DP: 1}, {Worker: 2, DP: 0}, {Worker: 2, DP: 1}}
