@@ -5,6 +5,13 @@
 // of content a prompt consists of, by opaque ids, and when it arrives.
 package trace
 
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unicode/utf8"
+)
+
 // Request is one row of a trace.
 type Request struct {
 	// Line is the 1-based line of the file that the row came from, 0 if it was
@@ -14,10 +21,11 @@ type Request struct {
 	// session keep the order of the file. Empty: a session of this row alone.
 	Session string
 	// Timestamp is the arrival in ms from the trace's own origin, NaN if the
-	// row has none.
+	// row has none. The first turn of a session in a Trace has one.
 	Timestamp float64
 	// Delay is the think time in ms between the end of the session's previous
-	// turn and this one, NaN if the row gives none.
+	// turn and this one. NaN: the row gives none. In a Trace it is NaN for the
+	// first turn of a session and a number for all later ones.
 	Delay float64
 	// InputLength and OutputLength are in tokens.
 	InputLength  int
@@ -30,6 +38,9 @@ type Request struct {
 // DefaultBlockSize is the number of tokens that one hash id stands for in the
 // public Mooncake traces.
 const DefaultBlockSize = 512
+
+// maxLength is the largest length of a prompt, an output or a block in tokens.
+const maxLength = math.MaxInt32
 
 // Trace is a whole trace in memory. Its rows and ids lie in flat slices, so that
 // a million requests are a handful of objects for the collector. A Trace is
@@ -61,6 +72,23 @@ type session struct {
 	numTurns  uint32
 }
 
+// New makes a trace of requests, whose ids stand for blockSize tokens. What a
+// later turn of a session waits is its Delay, else the difference of its
+// Timestamp to the last one in the session, else 0. Errors name the request by
+// its number from 0. Without requests it is an empty trace.
+func New(blockSize int, requests []Request) (*Trace, error) {
+	if err := checkBlockSize(blockSize); err != nil {
+		return nil, err
+	}
+	b := builder{blockSize: blockSize}
+	for i := range requests {
+		if field, err := b.add(&requests[i]); err != nil {
+			return nil, fmt.Errorf("request %d: %s: %w", i, field, err)
+		}
+	}
+	return b.trace(), nil
+}
+
 // Len returns the number of requests.
 func (t *Trace) Len() int { return len(t.rows) }
 
@@ -74,8 +102,14 @@ func (t *Trace) Request(i int) Request {
 		Delay:        r.delay,
 		InputLength:  int(r.input),
 		OutputLength: int(r.output),
-		HashIDs:      t.ids[r.firstID : r.firstID+uint64(r.numIDs) : r.firstID+uint64(r.numIDs)],
+		HashIDs:      t.hashIDs(i),
 	}
+}
+
+func (t *Trace) hashIDs(i int) []uint64 {
+	r := &t.rows[i]
+	end := r.firstID + uint64(r.numIDs)
+	return t.ids[r.firstID:end:end]
 }
 
 // Sessions returns the number of sessions, in the order of their first rows.
@@ -90,3 +124,143 @@ func (t *Trace) Turns(s int) []uint32 {
 
 // SessionOf returns the session number of row i.
 func (t *Trace) SessionOf(i int) int { return int(t.rows[i].session) }
+
+// start returns the arrival of session s in ms.
+func (t *Trace) start(s int) float64 {
+	return t.rows[t.turns[t.sessions[s].firstTurn]].timestamp
+}
+
+// builder collects rows into a trace and settles what a row means in its
+// session.
+type builder struct {
+	blockSize int
+	rows      []row
+	ids       []uint64
+	sessions  []session
+	last      []float64 // the last timestamp seen in each session
+	byName    map[string]uint32
+}
+
+// add appends a row. Its error is about the named field.
+func (b *builder) add(q *Request) (field string, err error) {
+	if field, err := checkRequest(q); err != nil {
+		return field, err
+	}
+	if limit := len(q.HashIDs) * b.blockSize; q.InputLength > limit {
+		return "input_length", fmt.Errorf("%d tokens do not fit %d ids of %d tokens; give an id for every block",
+			q.InputLength, len(q.HashIDs), b.blockSize)
+	}
+	if len(b.rows) >= math.MaxUint32 || uint64(q.Line) > math.MaxUint32 {
+		return "hash_ids", errors.New("a trace holds at most 2^32-1 rows; split it")
+	}
+
+	s, known := uint32(len(b.sessions)), false
+	if q.Session != "" {
+		if s, known = b.byName[q.Session]; !known {
+			s = uint32(len(b.sessions))
+		}
+	}
+	delay := q.Delay
+	switch {
+	case known && math.IsNaN(delay):
+		if delay = q.Timestamp - b.last[s]; math.IsNaN(delay) {
+			delay = 0
+		}
+		if delay < 0 {
+			return "timestamp", fmt.Errorf("%v ms is before the %v ms of an earlier turn of session %s; sort the turns of a session by time or give them a delay",
+				q.Timestamp, b.last[s], excerpt(q.Session))
+		}
+	case !known && delay > 0:
+		return "delay", fmt.Errorf("%v ms on the first turn of a session, which waits for nothing; leave it out or put it into timestamp", delay)
+	case !known && math.IsNaN(q.Timestamp):
+		return "timestamp", errors.New("is missing on the first turn of a session; give the ms at which the request arrives")
+	case !known:
+		delay = math.NaN()
+	}
+
+	if !known {
+		b.sessions = append(b.sessions, session{name: q.Session})
+		b.last = append(b.last, q.Timestamp)
+		if q.Session != "" {
+			if b.byName == nil {
+				b.byName = map[string]uint32{}
+			}
+			b.byName[q.Session] = s
+		}
+	} else if !math.IsNaN(q.Timestamp) {
+		b.last[s] = q.Timestamp
+	}
+	b.sessions[s].numTurns++
+	b.rows = append(b.rows, row{
+		timestamp: q.Timestamp, delay: delay, input: uint32(q.InputLength), output: uint32(q.OutputLength),
+		firstID: uint64(len(b.ids)), numIDs: uint32(len(q.HashIDs)), session: s, line: uint32(q.Line),
+	})
+	b.ids = append(b.ids, q.HashIDs...)
+	return "", nil
+}
+
+// trace ends the building.
+func (b *builder) trace() *Trace {
+	t := &Trace{BlockSize: b.blockSize, rows: b.rows, ids: b.ids, sessions: b.sessions}
+	t.group()
+	return t
+}
+
+// group fills turns and firstTurn from the sessions of the rows.
+func (t *Trace) group() {
+	next := uint32(0)
+	for i := range t.sessions {
+		s := &t.sessions[i]
+		s.firstTurn, next = next, next+s.numTurns
+		s.numTurns = 0
+	}
+	t.turns = make([]uint32, len(t.rows))
+	for i := range t.rows {
+		s := &t.sessions[t.rows[i].session]
+		t.turns[s.firstTurn+s.numTurns] = uint32(i)
+		s.numTurns++
+	}
+}
+
+// checkRequest refuses what no row may have. Its error is about the named field.
+func checkRequest(q *Request) (field string, err error) {
+	switch {
+	case q.Timestamp < 0 || math.IsInf(q.Timestamp, 0):
+		return "timestamp", badTime(fmt.Sprint(q.Timestamp))
+	case q.Delay < 0 || math.IsInf(q.Delay, 0):
+		return "delay", badTime(fmt.Sprint(q.Delay))
+	case q.InputLength < 0 || q.InputLength > maxLength:
+		return "input_length", badLength(fmt.Sprint(q.InputLength))
+	case q.OutputLength < 0 || q.OutputLength > maxLength:
+		return "output_length", badLength(fmt.Sprint(q.OutputLength))
+	case len(q.HashIDs) > math.MaxUint32:
+		return "hash_ids", errors.New("a row holds at most 2^32-1 ids")
+	case !utf8.ValidString(q.Session):
+		return "session_id", fmt.Errorf("%s is not UTF-8; rename the session", excerpt(q.Session))
+	}
+	return "", nil
+}
+
+func checkBlockSize(n int) error {
+	if n < 1 || n > maxLength {
+		return fmt.Errorf("--trace-block-size is %d; give the tokens that an id of the trace stands for, such as %d", n, DefaultBlockSize)
+	}
+	return nil
+}
+
+func badTime(text string) error {
+	return fmt.Errorf("%s is no time; give a finite number of ms, 0 or more", text)
+}
+
+func badLength(text string) error {
+	return fmt.Errorf("%s is no length; give a whole number of tokens from 0 to %d, without a fraction or an exponent", text, maxLength)
+}
+
+// excerpt quotes text for an error and cuts what is long.
+func excerpt(text string) string {
+	const most = 40
+	if len(text) <= most {
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%q...", text[:most])
+}
