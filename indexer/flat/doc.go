@@ -1,0 +1,34 @@
+// Package flat is the simple index that event threads can share: a hash table
+// from places to sets of ranks.
+//
+// A place is a path of local hashes from the root. The index names it by a
+// 64-bit hash that it chains itself, so it needs nothing from the engine:
+//
+//	place(0) = mix(seed, local(0)),  place(i) = mix(place(i-1), local(i))
+//
+// mix is a bijection of its second argument, so siblings never share a name.
+// Two of n places share one with a probability of about n²/2^65: less than one
+// in 10^5 for 20 million places. Such a pair would be taken for one.
+//
+//	shared:                                 private to the event thread of a rank:
+//	  place ─ hash ─► shard                   sequence hash ─► place
+//	    shard: place ─► set of slots          (what Stored and Removed go by)
+//
+// A query walks its places from the root and keeps the ranks that are in every
+// set so far, so holes need no care: a rank without block k drops out at k.
+//
+// # Concurrency
+//
+// Each shard has a spin lock, held for one lookup or one change. That alone
+// would let a query see half of an event, since an event changes many places
+// and a query reads many, at different times. So every slot has a version, odd
+// while an event of the slot is being applied. A query notes the versions of the
+// ranks that hold its first block, walks all of them, and looks at the versions
+// again. A rank whose version was even and is the same had no event in between:
+// all that was read of it was true at one moment. The others are walked again
+// one by one, and after some failures with the version held, which makes the
+// writer wait. A rank without the first block has score 0, which one look decides.
+//
+// Both ends only ever wait for a bounded piece of work of one other thread: one
+// change of a shard, or one event.
+package flat

@@ -1,0 +1,468 @@
+package flat
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/idle"
+)
+
+// Factory builds the index.
+func Factory() indexer.Factory {
+	return indexer.Factory{
+		Name:    "flat",
+		Summary: "hash table from prefixes to sets of ranks; simple, shared by all event threads",
+		New:     func(cfg indexer.Config) (indexer.Index, error) { return New(cfg) },
+	}
+}
+
+const (
+	rootSeed = 0x9e3779b97f4a7c15
+	nameSeed = 0xd1b54a32d192ed03
+)
+
+// mix returns a well spread 64-bit value. For a fixed a it is a bijection of b.
+// The constants are those of the finaliser of SplitMix64 (Steele, Lea and Flood,
+// "Fast splittable pseudorandom number generators", 2014).
+func mix(a, b uint64) uint64 {
+	z := (a+0x9e3779b97f4a7c15)*0xff51afd7ed558ccd + b
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// next returns the place of a block below a place. It is never 0, which marks a
+// free cell: the one local hash that would give 0 shares a name with another.
+func next(place uint64, local indexer.LocalHash) uint64 {
+	return max(1, mix(place, uint64(local)))
+}
+
+// Index is the shared part. See the package comment.
+type Index struct {
+	shards   [numShards]shard
+	versions [indexer.MaxRanks / versionsPerPage]atomic.Pointer[versionPage]
+	writers  []*Writer
+}
+
+// versionsPerPage is how many slots have their versions in one piece of memory.
+const versionsPerPage = 1024
+
+// versionPage points to the versions of slots. They lie with those of the other
+// slots of the event thread that attached them first, since threads that write
+// to one line slow each other down.
+type versionPage [versionsPerPage]atomic.Pointer[version]
+
+// version is even while no event of the slot is being applied.
+type version = atomic.Uint32
+
+type versionLine [idle.CacheLine / 4]version
+
+// New returns an empty index.
+func New(cfg indexer.Config) (*Index, error) {
+	if cfg.Threads < 1 {
+		return nil, fmt.Errorf("flat: %d event threads; there must be at least 1", cfg.Threads)
+	}
+	x := &Index{writers: make([]*Writer, cfg.Threads)}
+	for i := range x.versions {
+		x.versions[i].Store(new(versionPage))
+	}
+	return x, nil
+}
+
+func (x *Index) shard(place uint64) *shard { return &x.shards[place>>(64-shardBits)] }
+
+func (x *Index) version(slot indexer.Slot) *version {
+	return x.versions[slot/versionsPerPage].Load()[slot%versionsPerPage].Load()
+}
+
+// acquire makes a version odd, waiting while it is, and returns its even value.
+func acquire(v *version) uint32 {
+	waiting := idle.Idler{}
+	for {
+		if now := v.Load(); now%2 == 0 && v.CompareAndSwap(now, now+1) {
+			return now
+		}
+		waiting.Wait(nil)
+	}
+}
+
+// Writer implements indexer.Index.
+func (x *Index) Writer(i int) indexer.Writer {
+	w := &Writer{x: x}
+	x.writers[i] = w
+	return w
+}
+
+// Reader implements indexer.Index.
+func (x *Index) Reader() indexer.Reader { return &Reader{x: x} }
+
+// Close implements indexer.Index. The collector has all the memory.
+func (x *Index) Close() error { return nil }
+
+// Writer applies the events of one event thread.
+type Writer struct {
+	x     *Index
+	ranks []*rank // by slot
+
+	line *versionLine
+	used int
+
+	// Scratch of one Stored event.
+	places []uint64
+	fresh  []bool
+}
+
+// rank is what only its event thread knows.
+type rank struct {
+	names names
+	// more counts the sequence hashes beyond the first that name one place.
+	more    map[uint64]int
+	version *version
+}
+
+// Attach implements indexer.Writer.
+func (w *Writer) Attach(slot indexer.Slot) {
+	for int(slot) >= len(w.ranks) {
+		w.ranks = append(w.ranks, nil)
+	}
+	cell := &w.x.versions[slot/versionsPerPage].Load()[slot%versionsPerPage]
+	if cell.Load() == nil {
+		if w.line == nil || w.used == len(w.line) {
+			w.line, w.used = new(versionLine), 0
+		}
+		cell.Store(&w.line[w.used])
+		w.used++
+	}
+	// A slot keeps its version for good, so that one reader's two looks at it
+	// are looks at the same one.
+	w.ranks[slot] = &rank{version: cell.Load()}
+}
+
+// Detach implements indexer.Writer.
+func (w *Writer) Detach(slot indexer.Slot) {
+	w.clear(slot)
+	w.ranks[slot] = nil
+}
+
+// Blocks implements indexer.Writer.
+func (w *Writer) Blocks(slot indexer.Slot) int { return w.ranks[slot].names.used }
+
+// Park implements indexer.Writer.
+func (w *Writer) Park() {}
+
+// Apply implements indexer.Writer.
+func (w *Writer) Apply(ev *indexer.Event) indexer.Effect {
+	switch ev.Kind {
+	case indexer.Stored:
+		return w.store(ev)
+	case indexer.Removed:
+		return w.remove(ev)
+	case indexer.Cleared:
+		return indexer.Effect{ClearedBlocks: uint32(w.clear(ev.Slot))}
+	}
+	return indexer.Effect{Malformed: 1}
+}
+
+func (w *Writer) store(ev *indexer.Event) indexer.Effect {
+	n := len(ev.Sequences)
+	if len(ev.Locals) != n {
+		return indexer.Effect{Malformed: 1}
+	}
+	r := w.ranks[ev.Slot]
+	place := uint64(rootSeed)
+	if ev.HasParent {
+		if place = r.names.get(uint64(ev.Parent)); place == 0 {
+			return indexer.Effect{Orphaned: uint32(n)}
+		}
+	}
+	// First the names, which nobody else sees, so that a conflict can be taken
+	// back without a trace.
+	places, fresh := w.places[:0], w.fresh[:0]
+	var e indexer.Effect
+	for i, seq := range ev.Sequences {
+		place = next(place, ev.Locals[i])
+		had := r.names.put(uint64(seq), place)
+		// A hash that this event itself stored higher up is another place.
+		if had != 0 && had != place {
+			for k := range i {
+				if fresh[k] {
+					r.names.take(uint64(ev.Sequences[k]))
+				}
+			}
+			return indexer.Effect{Conflicting: uint32(n)}
+		}
+		places, fresh = append(places, place), append(fresh, had == 0)
+		if had == 0 {
+			e.Stored++
+		} else {
+			e.Duplicate++
+		}
+	}
+	if e.Stored > 0 {
+		before := acquire(r.version)
+		for i, place := range places {
+			if fresh[i] && !w.hold(place, ev.Slot) {
+				if r.more == nil {
+					r.more = map[uint64]int{}
+				}
+				r.more[place]++
+			}
+		}
+		r.version.Store(before + 2)
+	}
+	w.keepScratch(places, fresh)
+	return e
+}
+
+// keepScratch reuses the scratch unless one huge event made it huge.
+func (w *Writer) keepScratch(places []uint64, fresh []bool) {
+	if cap(places) > 1<<15 {
+		places, fresh = nil, nil
+	}
+	w.places, w.fresh = places, fresh
+}
+
+func (w *Writer) hold(place uint64, slot indexer.Slot) bool {
+	s := w.x.shard(place)
+	s.lock()
+	added := s.add(place, slot)
+	s.unlock()
+	return added
+}
+
+func (w *Writer) remove(ev *indexer.Event) indexer.Effect {
+	r := w.ranks[ev.Slot]
+	before := acquire(r.version)
+	var e indexer.Effect
+	for _, seq := range ev.Sequences {
+		place := r.names.take(uint64(seq))
+		if place == 0 {
+			e.UnknownRemoved++
+			continue
+		}
+		e.Removed++
+		w.release(r, place, ev.Slot)
+	}
+	r.version.Store(before + 2)
+	return e
+}
+
+// release gives up one name of a place, and the place with the last one.
+func (w *Writer) release(r *rank, place uint64, slot indexer.Slot) {
+	if n := r.more[place]; n > 0 {
+		if n == 1 {
+			delete(r.more, place)
+		} else {
+			r.more[place] = n - 1
+		}
+		return
+	}
+	s := w.x.shard(place)
+	s.lock()
+	s.remove(place, slot)
+	s.unlock()
+}
+
+func (w *Writer) clear(slot indexer.Slot) int {
+	r := w.ranks[slot]
+	n := r.names.used
+	before := acquire(r.version)
+	for _, c := range r.names.cells {
+		if c.place != 0 {
+			w.release(r, c.place, slot)
+		}
+	}
+	r.version.Store(before + 2)
+	r.names, r.more = names{}, nil
+	return n
+}
+
+// Reader answers queries for one goroutine.
+type Reader struct {
+	x      *Index
+	ranks  []indexer.Slot // that hold the first block
+	before []uint32       // their versions
+	score  []uint32
+	alive  []uint32 // positions in ranks of those that hold all blocks so far
+	marked []uint32 // by slot: the mark of the last set that it was in
+	mark   uint32
+	set    []indexer.Slot
+}
+
+// Close implements indexer.Reader.
+func (r *Reader) Close() {}
+
+// optimisticTries is how often a rank that changed is walked again before its
+// writer is made to wait.
+const optimisticTries = 4
+
+// Find implements indexer.Reader.
+func (r *Reader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
+	ans.Reset()
+	if len(query) == 0 {
+		return
+	}
+	first := next(rootSeed, query[0])
+	s := r.x.shard(first)
+	s.lock()
+	r.ranks = r.ranks[:0]
+	if e := s.find(first); e != nil {
+		r.ranks = s.sets.appendTo(r.ranks, e)
+	}
+	s.unlock()
+	if len(r.ranks) == 0 {
+		return
+	}
+	r.before, r.score, r.alive = r.before[:0], r.score[:0], r.alive[:0]
+	for i, slot := range r.ranks {
+		r.before = append(r.before, r.x.version(slot).Load())
+		r.score = append(r.score, 0)
+		r.alive = append(r.alive, uint32(i))
+	}
+	r.walk(query)
+	for i, slot := range r.ranks {
+		if b := r.before[i]; b%2 != 0 || r.x.version(slot).Load() != b {
+			r.score[i] = r.walkAgain(query, slot)
+		}
+		if r.score[i] > 0 {
+			ans.Set(slot, r.score[i])
+		}
+	}
+}
+
+// walk sets the scores of all ranks.
+func (r *Reader) walk(query []indexer.LocalHash) {
+	place := uint64(rootSeed)
+	for depth, local := range query {
+		place = next(place, local)
+		s := r.x.shard(place)
+		s.lock()
+		e := s.find(place)
+		if e != nil {
+			r.keep(s, e, uint32(depth))
+		}
+		s.unlock()
+		if e == nil {
+			r.end(uint32(depth))
+			return
+		}
+		if len(r.alive) == 0 {
+			return
+		}
+	}
+	r.end(uint32(len(query)))
+}
+
+// end gives the ranks that are left their score.
+func (r *Reader) end(score uint32) {
+	for _, i := range r.alive {
+		r.score[i] = score
+	}
+}
+
+// keep drops the ranks that are not in the set of e, with depth as their score.
+func (r *Reader) keep(s *shard, e *entry, depth uint32) {
+	alive := r.alive[:0]
+	if e.count() == 1 || e.isBitset() {
+		for _, i := range r.alive {
+			if s.sets.contains(e, r.ranks[i]) {
+				alive = append(alive, i)
+			} else {
+				r.score[i] = depth
+			}
+		}
+		r.alive = alive
+		return
+	}
+	// A list would be searched once for each rank: mark its members instead.
+	r.set = s.sets.appendTo(r.set[:0], e)
+	r.mark++
+	if r.mark == 0 {
+		clear(r.marked)
+		r.mark = 1
+	}
+	for _, slot := range r.set {
+		if int(slot) >= len(r.marked) {
+			r.marked = append(r.marked, make([]uint32, int(slot)+1-len(r.marked))...)
+		}
+		r.marked[slot] = r.mark
+	}
+	for _, i := range r.alive {
+		if slot := r.ranks[i]; int(slot) < len(r.marked) && r.marked[slot] == r.mark {
+			alive = append(alive, i)
+		} else {
+			r.score[i] = depth
+		}
+	}
+	r.alive = alive
+}
+
+// walkAgain returns the score of one rank that had an event meanwhile.
+func (r *Reader) walkAgain(query []indexer.LocalHash, slot indexer.Slot) uint32 {
+	v := r.x.version(slot)
+	waiting := idle.Idler{}
+	for range optimisticTries {
+		before := v.Load()
+		if before%2 != 0 {
+			waiting.Wait(nil)
+			continue
+		}
+		if score := r.walkOne(query, slot); v.Load() == before {
+			return score
+		}
+	}
+	before := acquire(v)
+	score := r.walkOne(query, slot)
+	// Nothing has changed, so whoever saw the old value may go on.
+	v.Store(before)
+	return score
+}
+
+func (r *Reader) walkOne(query []indexer.LocalHash, slot indexer.Slot) uint32 {
+	place := uint64(rootSeed)
+	for depth, local := range query {
+		place = next(place, local)
+		s := r.x.shard(place)
+		s.lock()
+		e := s.find(place)
+		held := e != nil && s.sets.contains(e, slot)
+		s.unlock()
+		if !held {
+			return uint32(depth)
+		}
+	}
+	return uint32(len(query))
+}
+
+// Memory implements indexer.MemoryReporter.
+func (x *Index) Memory() []indexer.MemoryPart {
+	var table, sets, private int64
+	for i := range x.shards {
+		s := &x.shards[i]
+		s.lock()
+		table += int64(cap(s.entries)) * int64(unsafe.Sizeof(entry{}))
+		sets += int64(cap(s.sets.words)) * 8
+		s.unlock()
+	}
+	for _, w := range x.writers {
+		if w == nil {
+			continue
+		}
+		private += int64(cap(w.ranks))*8 + int64(cap(w.places))*8 + int64(cap(w.fresh))
+		for _, r := range w.ranks {
+			if r != nil {
+				private += int64(cap(r.names.cells)) * int64(unsafe.Sizeof(name{}))
+			}
+		}
+	}
+	return []indexer.MemoryPart{
+		{Name: "places", Bytes: table},
+		{Name: "sets", Bytes: sets},
+		{Name: "names", Bytes: private},
+		{Name: "fixed", Bytes: int64(unsafe.Sizeof(Index{})) + numPages*int64(unsafe.Sizeof(versionPage{}))},
+	}
+}
+
+const numPages = indexer.MaxRanks / versionsPerPage

@@ -1,0 +1,33 @@
+// Package noop is the index that does nothing: it accepts every event and
+// answers every query with no rank. Measuring it shows what the harness itself
+// can do, which is the ceiling of every other figure.
+package noop
+
+import "github.com/kvbench/kvbench/indexer"
+
+// Factory builds the index.
+func Factory() indexer.Factory {
+	return indexer.Factory{
+		Name:    "noop",
+		Summary: "does nothing; shows the ceiling of the harness",
+		Null:    true,
+		New:     func(indexer.Config) (indexer.Index, error) { return index{}, nil },
+	}
+}
+
+type index struct{}
+
+func (index) Writer(int) indexer.Writer { return handle{} }
+func (index) Reader() indexer.Reader    { return handle{} }
+func (index) Check() error              { return nil }
+func (index) Close() error              { return nil }
+
+type handle struct{}
+
+func (handle) Attach(indexer.Slot)                             {}
+func (handle) Apply(*indexer.Event) indexer.Effect             { return indexer.Effect{} }
+func (handle) Blocks(indexer.Slot) int                         { return 0 }
+func (handle) Detach(indexer.Slot)                             {}
+func (handle) Park()                                           {}
+func (handle) Find(_ []indexer.LocalHash, ans *indexer.Answer) { ans.Reset() }
+func (handle) Close()                                          {}
