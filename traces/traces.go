@@ -1,0 +1,63 @@
+// Package traces holds the small generated traces that ship with kvbench. Each
+// records the parameters that it was generated with; a test makes sure that they
+// still give it.
+//
+// It does not read traces, which package trace does, and knows no public ones.
+package traces
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// To write the traces again after their parameters or the generator changed:
+//
+//go:generate go test . -run TestRegenerate -update
+
+//go:embed *.jsonl.zst
+var files embed.FS
+
+const suffix = ".jsonl.zst"
+
+// Entry describes an embedded trace.
+type Entry struct {
+	Name        string
+	Description string
+	Bytes       int64 // as stored, compressed
+}
+
+var descriptions = map[string]string{
+	"agentic-small":      "2,000 requests of agents that call tools (generated)",
+	"conversation-small": "2,000 requests of people who chat with an assistant (generated)",
+}
+
+// Names returns the names of the embedded traces, sorted.
+func Names() []string {
+	// The pattern is valid, so Glob does not fail.
+	paths, _ := fs.Glob(files, "*"+suffix)
+	for i := range paths {
+		paths[i] = strings.TrimSuffix(paths[i], suffix)
+	}
+	return paths
+}
+
+// Lookup describes the embedded trace of that name, if there is one.
+func Lookup(name string) (Entry, bool) {
+	info, err := fs.Stat(files, name+suffix)
+	if err != nil {
+		return Entry{}, false
+	}
+	return Entry{Name: name, Description: descriptions[name], Bytes: info.Size()}, true
+}
+
+// Open opens the embedded trace of that name, compressed as it is stored: see
+// trace.LoadReader.
+func Open(name string) (fs.File, error) {
+	f, err := files.Open(name + suffix)
+	if err != nil {
+		return nil, fmt.Errorf("there is no embedded trace %q; there are %s", name, strings.Join(Names(), ", "))
+	}
+	return f, nil
+}
