@@ -4,24 +4,77 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// AllowedCPUs returns the CPUs that this process may use, ascending. They are
-// those of its main thread, which kvbench never pins.
-func AllowedCPUs() ([]int, error) { return mask(os.Getpid()) }
+// AllowedCPUs returns the CPUs that this process may use, ascending. It takes
+// the masks of all its threads together, so that threads which are pinned
+// meanwhile take nothing away: the runtime always has threads that are not.
+func AllowedCPUs() ([]int, error) {
+	const dir = "/proc/self/task"
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list the threads of this process: %w", err)
+	}
+	var all []int
+	for _, t := range tasks {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a thread id", dir, t.Name())
+		}
+		cpus, err := mask(tid)
+		if errors.Is(err, unix.ESRCH) {
+			continue // it ended meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cpus...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// OnlineCPUs returns the CPUs of this machine that run, ascending.
+func OnlineCPUs() ([]int, error) {
+	const path = "/sys/devices/system/cpu/online"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read which CPUs are online: %w", err)
+	}
+	cpus, err := ParseCPUs(strings.TrimSpace(string(b)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return cpus, nil
+}
 
 // ThreadCPUs returns the CPUs that the calling OS thread may use, ascending.
 func ThreadCPUs() ([]int, error) { return mask(0) }
+
+// CurrentCPU returns the CPU that the calling OS thread runs on. Unless it is
+// pinned, that may have changed already.
+func CurrentCPU() (int, error) {
+	var cpu uint32
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
+		return 0, fmt.Errorf("ask which CPU runs this thread: %w", errno)
+	}
+	return int(cpu), nil
+}
 
 func mask(tid int) ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &set); err != nil {
 		return nil, fmt.Errorf("read the CPU mask: %w", err)
 	}
-	cpus := make([]int, 0, set.Count())
-	for cpu := 0; len(cpus) < set.Count(); cpu++ {
+	n := set.Count()
+	cpus := make([]int, 0, n)
+	for cpu := 0; len(cpus) < n; cpu++ {
 		if set.IsSet(cpu) {
 			cpus = append(cpus, cpu)
 		}
@@ -30,31 +83,50 @@ func mask(tid int) ([]int, error) {
 }
 
 // PinThread binds the calling OS thread, which must be locked to its goroutine,
-// to one CPU and reads the mask back. Only a confirmed pin returns nil.
+// to one CPU and reads the mask back. Only a confirmed pin returns nil; the
+// error names the CPU and says why not.
 func PinThread(cpu int) error {
-	var set unix.CPUSet
-	if cpu < 0 || cpu > maxCPU {
-		return fmt.Errorf("CPU %d is not a CPU number", cpu)
+	return pin(cpu, func(set *unix.CPUSet) error { return unix.SchedSetaffinity(0, set) }, ThreadCPUs, OnlineCPUs)
+}
+
+// pin is PinThread on any kernel.
+func pin(cpu int, set func(*unix.CPUSet) error, get, online func() ([]int, error)) error {
+	var want unix.CPUSet
+	if cpu >= 0 {
+		want.Set(cpu)
 	}
-	set.Set(cpu)
-	if set.Count() == 0 {
-		return fmt.Errorf("CPU %d is beyond what the kernel interface can name", cpu)
+	if want.Count() == 0 {
+		return fmt.Errorf("cannot pin to CPU %d: that is not a CPU number that the kernel takes", cpu)
 	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		switch {
-		case errors.Is(err, unix.EINVAL):
-			return fmt.Errorf("CPU %d does not exist, is offline, or is outside the cpuset of this process: %w", cpu, err)
-		case errors.Is(err, unix.EPERM):
-			return fmt.Errorf("CPU %d: not permitted to pin threads: %w", cpu, err)
-		}
-		return fmt.Errorf("CPU %d: %w", cpu, err)
+	if err := set(&want); err != nil {
+		return fmt.Errorf("cannot pin to CPU %d: %s: %w", cpu, whyNot(cpu, err, online), err)
 	}
-	got, err := ThreadCPUs()
+	got, err := get()
 	if err != nil {
-		return fmt.Errorf("CPU %d: confirm the pin: %w", cpu, err)
+		return fmt.Errorf("cannot confirm the pin to CPU %d: %w", cpu, err)
 	}
 	if len(got) != 1 || got[0] != cpu {
-		return fmt.Errorf("CPU %d: the mask reads back as %s", cpu, FormatCPUs(got))
+		return fmt.Errorf("cannot pin to CPU %d: the mask reads back as %s", cpu, FormatCPUs(got))
 	}
 	return nil
+}
+
+// whyNot says in words what sched_setaffinity means by an error.
+func whyNot(cpu int, err error, online func() ([]int, error)) string {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return "the system does not permit this process to pin threads"
+	case errors.Is(err, unix.ENOSYS):
+		return "this kernel or sandbox has no way to pin threads"
+	case !errors.Is(err, unix.EINVAL):
+		return "the kernel refuses"
+	}
+	cpus, err := online()
+	switch {
+	case err != nil:
+		return "it is not online or not in the set of CPUs that this process is allowed"
+	case !slices.Contains(cpus, cpu):
+		return "it is not online (online are " + FormatCPUs(cpus) + ")"
+	}
+	return "it is online but not in the set of CPUs that this process is allowed (its cpuset)"
 }

@@ -34,24 +34,27 @@ func NewClock() *Clock {
 		}
 		after := c.Now()
 		if d := after - before; d < best {
-			// The later end, so that a sleep never ends early.
+			// The reading was taken at before or later; taking before errs towards
+			// a sleep that ends late by less than d.
 			best, c.offset = d, ts.Nano()-before
 		}
 	}
 	return c
 }
 
-// Now returns the ns since the clock's creation.
+// Now returns the ns since the clock's creation. It never goes back.
 func (c *Clock) Now() int64 { return int64(time.Since(c.origin)) }
 
 // SleepUntil returns when Now is at least t. It blocks the OS thread in
-// clock_nanosleep with an absolute time, so that a late start of the sleep does
-// not make its end late.
+// clock_nanosleep with an absolute time, so that neither a late start of the sleep
+// nor a signal in it makes its end late. The calling goroutine should be locked to its
+// thread, or the runtime takes time to give it one back.
 func (c *Clock) SleepUntil(t int64) {
 	for c.Now() < t {
 		ts := unix.NsecToTimespec(c.offset + t)
 		err := unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
+			// A sandbox without the call: less exact, but never early either.
 			time.Sleep(time.Duration(t - c.Now()))
 		}
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ const maxCPU = 8191
 // order. Each CPU may be named once.
 func ParseCPUs(s string) ([]int, error) {
 	var out []int
+	var seen [maxCPU + 1]bool
 	position := 1
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -29,9 +31,10 @@ func ParseCPUs(s string) ([]int, error) {
 			return nil, fmt.Errorf("CPU list %q, position %d: %w; write it like 0-3,8", s, position, err)
 		}
 		for cpu := from; cpu <= to; cpu++ {
-			if slices.Contains(out, cpu) {
+			if seen[cpu] {
 				return nil, fmt.Errorf("CPU list %q, position %d: CPU %d is named twice", s, position, cpu)
 			}
+			seen[cpu] = true
 			out = append(out, cpu)
 		}
 		position += len(part) + 1
@@ -42,8 +45,9 @@ func ParseCPUs(s string) ([]int, error) {
 
 func parseCPU(s string) (int, error) {
 	if s == "" {
-		return 0, fmt.Errorf("a CPU number is missing")
+		return 0, errors.New("a CPU number is missing")
 	}
+	// Atoi would take a sign too.
 	for _, c := range s {
 		if c < '0' || c > '9' {
 			return 0, fmt.Errorf("%q is not a CPU number", s)

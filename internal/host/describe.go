@@ -3,98 +3,177 @@ package host
 import (
 	"io/fs"
 	"os"
-	"regexp"
+	"path"
 	"runtime"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kvbench/kvbench/results"
 )
 
+const sysCPU = "sys/devices/system/cpu/"
+
 // Describe returns the facts of this machine. What cannot be read is empty or 0.
 func Describe() results.Host {
-	h := describe(os.DirFS("/"))
-	if cpus, err := AllowedCPUs(); err == nil {
-		h.AllowedCPUs = FormatCPUs(cpus)
-		if len(cpus) > 0 {
-			h.Governor = line(os.DirFS("/"), "sys/devices/system/cpu/cpu"+strconv.Itoa(cpus[0])+"/cpufreq/scaling_governor")
-		}
+	allowed, err := AllowedCPUs()
+	if err != nil {
+		allowed = nil // unknown, as the record says
 	}
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		h.Kernel = unix.ByteSliceToString(u.Release[:])
-	}
-	return h
+	return describe(os.DirFS("/"), allowed)
 }
 
 // describe reads what lies in files below root.
-func describe(root fs.FS) results.Host {
+func describe(root fs.FS, allowed []int) results.Host {
 	h := results.Host{
 		OS:          runtime.GOOS,
 		Arch:        runtime.GOARCH,
-		CPUQuota:    line(root, "sys/fs/cgroup/cpu.max"),
+		Kernel:      line(root, "proc/sys/kernel/osrelease"),
+		CPUModel:    cpuModel(file(root, "proc/cpuinfo")),
+		AllowedCPUs: FormatCPUs(allowed),
+		Virtualized: virtualized(root),
+		MemoryBytes: memoryBytes(file(root, "proc/meminfo")),
+		CPUQuota:    cpuQuota(root),
 		THP:         chosen(line(root, "sys/kernel/mm/transparent_hugepage/enabled")),
 		ClockSource: line(root, "sys/devices/system/clocksource/clocksource0/current_clocksource"),
 	}
-	if online, err := ParseCPUs(line(root, "sys/devices/system/cpu/online")); err == nil {
+	if online, err := ParseCPUs(line(root, sysCPU+"online")); err == nil {
 		h.LogicalCPUs = len(online)
-		h.PhysicalCores = physicalCores(root, online)
 	}
-	for text := range strings.Lines(file(root, "proc/cpuinfo")) {
-		key, value, _ := strings.Cut(text, ":")
-		switch strings.TrimSpace(key) {
-		case "model name", "Processor":
-			if h.CPUModel == "" {
-				h.CPUModel = strings.TrimSpace(value)
-			}
-		case "flags":
-			if h.Virtualized == "" && strings.Contains(value+" ", " hypervisor ") {
-				h.Virtualized = "yes"
-			}
-		}
+	if cpus, err := topology(root); err == nil {
+		h.PhysicalCores = physicalCores(cpus)
 	}
-	if vendor := line(root, "sys/class/dmi/id/sys_vendor"); h.Virtualized != "" && vendor != "" {
-		h.Virtualized = vendor
-	}
-	for text := range strings.Lines(file(root, "proc/meminfo")) {
-		if f := strings.Fields(text); len(f) == 3 && f[0] == "MemTotal:" && f[2] == "kB" {
-			if n := parseCount(f[1], 1024); n != unknown {
-				h.MemoryBytes = n
-			}
-		}
+	if len(allowed) > 0 {
+		h.Governor = line(root, sysCPU+"cpu"+strconv.Itoa(allowed[0])+"/cpufreq/scaling_governor")
 	}
 	return h
 }
 
-// physicalCores counts the different (package, core) pairs; 0 if any is unknown.
-func physicalCores(root fs.FS, cpus []int) int {
-	type core struct{ pkg, id string }
-	seen := map[core]bool{}
-	for _, cpu := range cpus {
-		dir := "sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/topology/"
-		c := core{line(root, dir+"physical_package_id"), line(root, dir+"core_id")}
-		if c.id == "" {
-			return 0
+// cpuModel returns the model name of the first CPU in /proc/cpuinfo. Many ARM
+// kernels give none.
+func cpuModel(cpuinfo string) string {
+	for text := range strings.Lines(cpuinfo) {
+		if key, value, _ := strings.Cut(text, ":"); strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
 		}
-		seen[c] = true
-	}
-	return len(seen)
-}
-
-var inBrackets = regexp.MustCompile(`\[(\w+)\]`)
-
-// chosen returns the value in brackets of a line such as "always [madvise] never".
-func chosen(s string) string {
-	if m := inBrackets.FindStringSubmatch(s); m != nil {
-		return m[1]
 	}
 	return ""
 }
 
+// virtualized returns the vendor of the hypervisor, "yes" if there is one of
+// unknown vendor, and "" if none is seen.
+func virtualized(root fs.FS) string {
+	if kind := line(root, "sys/hypervisor/type"); kind != "" {
+		return kind
+	}
+	for text := range strings.Lines(file(root, "proc/cpuinfo")) {
+		key, value, _ := strings.Cut(text, ":")
+		if strings.TrimSpace(key) != "flags" {
+			continue
+		}
+		for flag := range strings.FieldsSeq(value) {
+			if flag == "hypervisor" {
+				if vendor := line(root, "sys/class/dmi/id/sys_vendor"); vendor != "" {
+					return vendor
+				}
+				return "yes"
+			}
+		}
+		return ""
+	}
+	return ""
+}
+
+// memoryBytes returns the total of /proc/meminfo, or 0.
+func memoryBytes(meminfo string) int64 {
+	for text := range strings.Lines(meminfo) {
+		if f := strings.Fields(text); len(f) == 3 && f[0] == "MemTotal:" && f[2] == "kB" {
+			return max(0, parseCount(f[1], 1024))
+		}
+	}
+	return 0
+}
+
+// cpuQuota returns the tightest CPU quota of the cgroups that this process is in,
+// as "quota period" in µs; "max" if they set none, "" if they do not say. A quota
+// of any ancestor holds too.
+func cpuQuota(root fs.FS) string {
+	tightest, share := "", 0.0
+	for text := range strings.Lines(file(root, "proc/self/cgroup")) {
+		f := strings.SplitN(strings.TrimSpace(text), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		var read func(dir string) string
+		switch {
+		case f[0] == "0" && f[1] == "":
+			read = func(dir string) string { return line(root, path.Join("sys/fs/cgroup", dir, "cpu.max")) }
+		case hasController(f[1], "cpu"):
+			read = func(dir string) string { return quotaV1(root, path.Join("sys/fs/cgroup/cpu", dir)) }
+		default:
+			continue
+		}
+		for dir := path.Clean("/" + f[2]); ; dir = path.Dir(dir) {
+			quota := read(dir)
+			if s, ok := quotaShare(quota); ok && (share == 0 || s < share) {
+				tightest, share = quota, s
+			} else if tightest == "" && strings.HasPrefix(quota, "max") {
+				tightest = "max"
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return tightest
+}
+
+func hasController(list, name string) bool {
+	for c := range strings.SplitSeq(list, ",") {
+		if c == name {
+			return true
+		}
+	}
+	return false
+}
+
+// quotaV1 writes the quota of a first-version cgroup as the second version does.
+func quotaV1(root fs.FS, dir string) string {
+	quota, period := line(root, path.Join(dir, "cpu.cfs_quota_us")), line(root, path.Join(dir, "cpu.cfs_period_us"))
+	switch {
+	case quota == "" || period == "":
+		return ""
+	case quota == "-1":
+		return "max " + period
+	}
+	return quota + " " + period
+}
+
+// quotaShare returns how many CPUs a quota is worth; false for none.
+func quotaShare(quota string) (float64, bool) {
+	f := strings.Fields(quota)
+	if len(f) != 2 {
+		return 0, false
+	}
+	q, p := parseCount(f[0], 1), parseCount(f[1], 1)
+	if q <= 0 || p <= 0 {
+		return 0, false
+	}
+	return float64(q) / float64(p), true
+}
+
+// chosen returns the value in brackets of a line such as "always [madvise] never".
+func chosen(s string) string {
+	_, s, _ = strings.Cut(s, "[")
+	value, _, ok := strings.Cut(s, "]")
+	if !ok {
+		return ""
+	}
+	return value
+}
+
 func line(root fs.FS, path string) string { return strings.TrimSpace(file(root, path)) }
 
+// file returns the content of a file, "" if there is none.
 func file(root fs.FS, path string) string {
 	b, err := fs.ReadFile(root, path)
 	if err != nil {

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ type TaskUsage struct {
 
 	VoluntaryContextSwitches   int64
 	InvoluntaryContextSwitches int64
+
+	MinorFaults int64 // page faults that did not wait for a disk
+	MajorFaults int64 // page faults that did
 }
 
 // Sub returns what was used between before and u.
@@ -40,19 +44,21 @@ func (u TaskUsage) Sub(before TaskUsage) TaskUsage {
 		SystemNS:                   sub(u.SystemNS, before.SystemNS),
 		VoluntaryContextSwitches:   sub(u.VoluntaryContextSwitches, before.VoluntaryContextSwitches),
 		InvoluntaryContextSwitches: sub(u.InvoluntaryContextSwitches, before.InvoluntaryContextSwitches),
+		MinorFaults:                sub(u.MinorFaults, before.MinorFaults),
+		MajorFaults:                sub(u.MajorFaults, before.MajorFaults),
 	}
 }
 
-// ReadTaskUsage returns the usage of a living thread of this process. It is an
-// error if there is no such thread.
+// ReadTaskUsage returns the usage of a living thread of this process, which need
+// not be the calling one. It is an error if there is no such thread.
 func ReadTaskUsage(tid int) (TaskUsage, error) {
-	u := TaskUsage{unknown, unknown, unknown, unknown, unknown, unknown}
+	u := TaskUsage{RunNS: unknown, RunQueueWaitNS: unknown, VoluntaryContextSwitches: unknown, InvoluntaryContextSwitches: unknown}
 	dir := fmt.Sprintf("/proc/self/task/%d/", tid)
 	stat, err := os.ReadFile(dir + "stat")
 	if err != nil {
 		return u, fmt.Errorf("usage of thread %d: %w", tid, err)
 	}
-	u.UserNS, u.SystemNS = parseTaskStat(stat)
+	parseTaskStat(stat, &u)
 	// Kernels are built without these; then they are unknown.
 	if b, err := os.ReadFile(dir + "schedstat"); err == nil {
 		u.RunNS, u.RunQueueWaitNS = parseSchedstat(b)
@@ -68,17 +74,20 @@ func ReadTaskUsage(tid int) (TaskUsage, error) {
 // that Go runs on.
 const tickNS = 10_000_000
 
-func parseTaskStat(b []byte) (user, system int64) {
+// parseTaskStat reads times and faults from /proc/.../stat.
+func parseTaskStat(b []byte, u *TaskUsage) {
+	u.UserNS, u.SystemNS, u.MinorFaults, u.MajorFaults = unknown, unknown, unknown, unknown
 	// The name in parentheses may hold anything; the fields follow it.
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
-		return unknown, unknown
+		return
 	}
 	f := strings.Fields(string(b[i+1:]))
 	if len(f) < 13 {
-		return unknown, unknown
+		return
 	}
-	return parseCount(f[11], tickNS), parseCount(f[12], tickNS)
+	u.MinorFaults, u.MajorFaults = parseCount(f[7], 1), parseCount(f[9], 1)
+	u.UserNS, u.SystemNS = parseCount(f[11], tickNS), parseCount(f[12], tickNS)
 }
 
 func parseSchedstat(b []byte) (run, wait int64) {
@@ -98,9 +107,10 @@ func statusField(b []byte, name string) int64 {
 	return unknown
 }
 
+// parseCount returns a count of units, unknown if s is none or too large.
 func parseCount(s string, unit int64) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
 		return unknown
 	}
 	return n * unit
