@@ -1,11 +1,19 @@
 // Package mocker imitates an inference engine as far as a router can see it: a
 // block pool with prefix caching, requests that occupy it in virtual time, and
 // the KV events that follow. It computes no tokens and knows no wall clock.
+//
+// The scheduler is a simple one. Requests are admitted in the order of arrival
+// when the whole prompt fits beside the blocks in use, each then runs as if it
+// were alone, and there is no limit but the pool. It has no steps, no token
+// budget, no chunked prefill and no slowing down of requests by each other; a
+// scheduler that has them can take its place behind RunRank, since the pool,
+// the hashes and the time model know nothing of it.
 package mocker
 
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/trace"
@@ -22,15 +30,6 @@ type Recorder interface {
 	Event(at int64, ev *indexer.Event)
 }
 
-// errNotBuilt is removed with the stub below.
-var errNotBuilt = errors.New("mocker: not built")
-
-// RunRank plays the given sessions of t on one engine, alone, and reports its
-// timeline. The same arguments give the same calls of rec.
-func RunRank(ctx context.Context, t *trace.Trace, sessions []int, cfg Config, rec Recorder) (Summary, error) {
-	return Summary{}, errNotBuilt
-}
-
 // Config describes one engine.
 type Config struct {
 	// GPUBlocks is the size of the block pool, in blocks.
@@ -40,29 +39,62 @@ type Config struct {
 	BlockSize int
 	// Seed draws the content of output tokens.
 	Seed uint64
-	// Time gives the durations of prefill and decode. nil: the default model.
+	// Time gives the durations of prefill and decode. nil: DefaultTime.
 	Time TimeModel
 }
 
-// TimeModel gives durations in virtual time. Implementations are pure.
+// TimeModel gives durations in virtual time. Implementations are pure; a
+// negative duration is an error of RunRank.
 type TimeModel interface {
 	// Prefill returns the ns to compute newTokens of a prompt whose first
 	// cachedTokens are in the cache already.
 	Prefill(newTokens, cachedTokens int) int64
-	// Decode returns the ns to generate one token after contextTokens.
+	// Decode returns the ns to generate one token after contextTokens. It is
+	// asked once for the tokens of one block.
 	Decode(contextTokens int) int64
 }
 
 // Summary says what happened on a rank.
 type Summary struct {
 	Requests      int64 // requests that asked for a place
-	Refused       int64 // of these, larger than the whole pool: query, no event
+	Refused       int64 // of these, with prompt and output larger than the whole pool: query, no event
+	Preempted     int64 // times that a running request gave its blocks up for another
 	PromptBlocks  int64 // full blocks of the prompts, refused ones included
-	HitBlocks     int64 // of these, found in the cache at admission
+	HitBlocks     int64 // of these, found in the cache at the first admission
 	StoredBlocks  int64
 	RemovedBlocks int64
 	OutputBlocks  int64 // of the stored blocks, those with generated tokens
 	PeakActive    int64 // highest number of blocks that running requests held at once
 	PeakQueue     int64 // highest number of requests that waited for room
 	EndNanos      int64 // virtual time of the last happening
+}
+
+// RunRank plays the given sessions of t on one engine, alone, and reports its
+// timeline. The same arguments give the same calls of rec.
+//
+// The first turn of a session arrives at its timestamp, rounded to ns. A later
+// one arrives its delay after the end of the turn before it; without a delay,
+// the difference of their timestamps after it; without both, at once.
+func RunRank(ctx context.Context, t *trace.Trace, sessions []int, cfg Config, rec Recorder) (Summary, error) {
+	switch {
+	case cfg.GPUBlocks < 1:
+		return Summary{}, fmt.Errorf("mocker: a pool of %d blocks; there must be at least 1", cfg.GPUBlocks)
+	case cfg.GPUBlocks > 1<<30:
+		return Summary{}, fmt.Errorf("mocker: a pool of %d blocks; there must be at most 2^30", cfg.GPUBlocks)
+	case cfg.BlockSize < 1:
+		return Summary{}, fmt.Errorf("mocker: blocks of %d tokens; there must be at least 1", cfg.BlockSize)
+	case t.BlockSize < 1:
+		return Summary{}, errors.New("mocker: the trace has no block size")
+	}
+	if cfg.Time == nil {
+		cfg.Time = DefaultTime
+	}
+	e := newEngine(t, cfg, rec)
+	if err := e.arriveAll(sessions); err != nil {
+		return Summary{}, err
+	}
+	if err := e.run(ctx); err != nil {
+		return Summary{}, err
+	}
+	return e.sum, nil
 }
