@@ -1,8 +1,9 @@
 // Package atomicfile writes files that appear whole or not at all: under a
 // temporary name in the same folder, synced, then renamed.
 //
-// It exists because the known packages for this replace an existing file, and a
-// result must not be replaced unless the user says so, not even by a race.
+// It exists because the known packages for this, github.com/google/renameio among
+// them, replace what exists; a result must not be replaced unless the user says
+// so, not even by a race.
 package atomicfile
 
 import (
@@ -23,7 +24,8 @@ var errExists = fmt.Errorf("%w; choose another name, remove it, or pass --overwr
 
 // Write calls fill to write the content of path. If path exists, it is replaced
 // if overwrite is set and it is a regular file; else it is left alone and the
-// error is fs.ErrExist. After an error nothing new is left in the folder.
+// error is fs.ErrExist. If fill fails or panics, the disk is full, or the like,
+// path is as it was and nothing new is left in its folder.
 func Write(path string, overwrite bool, fill func(io.Writer) error) error {
 	if err := write(path, overwrite, fill); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -31,7 +33,7 @@ func Write(path string, overwrite bool, fill func(io.Writer) error) error {
 	return nil
 }
 
-func write(path string, overwrite bool, fill func(io.Writer) error) error {
+func write(path string, overwrite bool, fill func(io.Writer) error) (err error) {
 	if err := checkTarget(path, overwrite); err != nil {
 		return err
 	}
@@ -39,48 +41,61 @@ func write(path string, overwrite bool, fill func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	tmp := f.Name()
+	tmp, moved := f.Name(), false
+	defer func() {
+		if !moved {
+			// A second Close does nothing; the first one's error counts.
+			_ = f.Close()
+			err = errors.Join(err, os.Remove(tmp))
+		}
+	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	err = fill(w)
-	if err == nil {
-		err = errors.Join(w.Flush(), f.Sync())
+	if err := fill(w); err != nil {
+		return err
 	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = moveTo(tmp, path, overwrite)
+	if err := errors.Join(w.Flush(), f.Sync(), f.Close()); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
+	if err := moveTo(tmp, path, overwrite); err != nil {
+		return err
 	}
+	moved = true
 	return syncFolder(filepath.Dir(path))
 }
 
 // CheckWritable says before long work whether Write would fail for a reason that
 // is known already: the folder is missing or cannot be written, or path exists.
+// It makes a file in the folder and removes it.
 func CheckWritable(path string, overwrite bool) error {
-	if err := checkTarget(path, overwrite); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	err := checkTarget(path, overwrite)
+	if err == nil {
+		var f *os.File
+		if f, err = createBeside(path); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
 	}
-	f, err := createBeside(path)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return nil
 }
 
 // checkTarget is an early look that spares work; the rename decides.
 func checkTarget(path string, overwrite bool) error {
+	if path == "" {
+		return errors.New("the file has no name")
+	}
 	switch info, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return nil // the folder is looked at next
 	case err != nil:
 		return err
 	case info.IsDir():
 		return errors.New("it is a folder; name a file in it")
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w and is not a regular file; choose another name", fs.ErrExist)
 	case !overwrite:
 		return errExists
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("it exists and is not a regular file (%s); choose another name", info.Mode().Type())
 	}
 	return nil
 }
@@ -90,15 +105,31 @@ func checkTarget(path string, overwrite bool) error {
 func createBeside(path string) (*os.File, error) {
 	dir := filepath.Dir(path)
 	for try := 0; ; try++ {
-		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(".kvbench-%08x.tmp", rand.Uint32())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if errors.Is(err, fs.ErrExist) && try < 100 {
-			continue
+		name := filepath.Join(dir, fmt.Sprintf(".kvbench-%08x.tmp", rand.Uint32()))
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, fs.ErrExist) && try < 100:
+			// Somebody has that name; try another.
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("folder %s does not exist; make it first: %w", dir, unix.ENOENT)
+		case errors.Is(err, unix.ENOTDIR):
+			return nil, fmt.Errorf("%s is not a folder: %w", dir, unix.ENOTDIR)
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+			return nil, fmt.Errorf("folder %s may not be written to; choose another: %w", dir, cause(err))
+		default:
+			return nil, fmt.Errorf("cannot make a file in folder %s: %w", dir, cause(err))
 		}
-		if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-			return nil, fmt.Errorf("cannot make a file in folder %s: %w", dir, pathErr.Err)
-		}
-		return f, err
 	}
+}
+
+// cause takes the name of the temporary file off an error.
+func cause(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }
 
 // moveTo renames tmp to path. Without overwrite it is atomic against others that
@@ -129,6 +160,9 @@ func linkTo(tmp, path string) error {
 // syncFolder makes a rename in a folder last.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // a folder that may be written but not read
+	}
 	if err != nil {
 		return err
 	}
