@@ -26,7 +26,7 @@ type Info struct {
 
 	BlockReferences  int `json:"block_references"` // ids in all rows
 	DistinctBlocks   int `json:"distinct_blocks"`  // ids
-	RepeatedBlocks   int `json:"repeated_blocks"`  // ids that are in more than one place
+	RepeatedBlocks   int `json:"repeated_blocks"`  // ids that are referenced more than once
 	MaxRequestBlocks int `json:"max_request_blocks"`
 
 	Input  LengthInfo `json:"input"`
