@@ -113,7 +113,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	progress := a.progress()
 	defer progress.Done()
 	began := time.Now()
-	c, err := trial.Open(ctx, in, progress)
+	c, odd, err := trial.Open(ctx, in, progress)
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,9 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	rec, err := trial.Run(ctx, f.cfg, a.argv, time.Since(began))
 	if err := errors.Join(err, stop()); err != nil {
 		return err
+	}
+	for _, text := range odd {
+		rec.Warnings = append(rec.Warnings, "trace: "+text)
 	}
 	if f.cpuProfile != "" {
 		rec.Warnings = append(rec.Warnings, "a CPU profile was taken; its signals disturbed every thread")

@@ -267,6 +267,19 @@ func (t *tally) add(requests, ops int64) error {
 
 // checkOptions reports everything that is wrong with the options.
 func checkOptions(o *corpus.Options, t *trace.Trace, window time.Duration) error {
+	errs := []error{CheckOptions(*o, window)}
+	if o.TraceBlockSize != t.BlockSize {
+		errs = append(errs, fmt.Errorf("--trace-block-size is %d but the trace was read with %d", o.TraceBlockSize, t.BlockSize))
+	}
+	if t.Len() == 0 {
+		errs = append(errs, errors.New("the trace has no requests"))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckOptions returns an error that names every flag that is out of its range,
+// as far as that can be said without the trace.
+func CheckOptions(o corpus.Options, window time.Duration) error {
 	var errs []error
 	atLeastOne := func(flag string, v int) {
 		if v < 1 {
@@ -279,6 +292,9 @@ func checkOptions(o *corpus.Options, t *trace.Trace, window time.Duration) error
 		errs = append(errs, fmt.Errorf("--workers %d times --dp-ranks %d is more than %d ranks", o.Workers, o.DPRanks, indexer.MaxRanks))
 	}
 	atLeastOne("block-size", o.BlockSize)
+	if o.TraceBlockSize < 0 {
+		errs = append(errs, fmt.Errorf("--trace-block-size is %d; it must be at least 1", o.TraceBlockSize))
+	}
 	atLeastOne("gpu-blocks", o.GPUBlocks)
 	atLeastOne("length-factor", o.LengthFactor)
 	atLeastOne("duplication-factor", o.DuplicationFactor)
@@ -290,12 +306,6 @@ func checkOptions(o *corpus.Options, t *trace.Trace, window time.Duration) error
 	}
 	if window <= 0 {
 		errs = append(errs, fmt.Errorf("--duration is %v; it must be positive", window))
-	}
-	if o.TraceBlockSize != t.BlockSize {
-		errs = append(errs, fmt.Errorf("--trace-block-size is %d but the trace was read with %d", o.TraceBlockSize, t.BlockSize))
-	}
-	if t.Len() == 0 {
-		errs = append(errs, errors.New("the trace has no requests"))
 	}
 	return errors.Join(errs...)
 }

@@ -44,39 +44,47 @@ type Progress interface {
 	Advance(done int64)
 }
 
-// Open returns the corpus of an input: the saved one, or one prepared from the
-// trace. The caller closes it.
-func Open(ctx context.Context, in Input, p Progress) (*corpus.Corpus, error) {
-	isCorpus, err := isCorpusFile(in.Source)
+// Open returns the corpus of an input, the saved one or one prepared from the
+// trace, and what was odd about the trace. The caller closes the corpus.
+func Open(ctx context.Context, in Input, p Progress) (*corpus.Corpus, []string, error) {
+	saved, err := IsCorpus(in.Source)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if isCorpus {
+	if saved {
 		p.Step("read corpus", 0)
-		return corpus.Open(in.Source)
+		c, err := corpus.Open(in.Source)
+		return c, nil, err
 	}
+	if err := prepare.CheckOptions(in.Options, in.Window); err != nil {
+		return nil, nil, err
+	}
+	if in.Time == nil {
+		in.Time = mocker.DefaultTime
+	}
+	in.Options.TimeModel = fmt.Sprint(in.Time)
 	t, src, err := LoadTrace(ctx, in.Source, trace.ReaderOptions{BlockSize: in.Options.TraceBlockSize}, p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p.Step("prepare", 0)
-	return prepare.Prepare(ctx, t, prepare.Origin{Name: src.Name, SHA256: src.SHA256},
-		in.Options, in.Seed, in.Window, in.Time, func(done, total int64) {
-			if done == 0 {
-				p.Step("prepare", total)
-			}
-			p.Advance(done)
-		})
+	c, err := prepare.Prepare(ctx, t, prepare.Origin{Name: src.Name, SHA256: src.SHA256},
+		in.Options, in.Seed, in.Window, in.Time, stepper(p, "prepare"))
+	return c, src.Warnings, err
+}
+
+// stepper adapts a Progress to a step whose first call says its length.
+func stepper(p Progress, name string) func(done, total int64) {
+	return func(done, total int64) {
+		if done == 0 {
+			p.Step(name, total)
+		}
+		p.Advance(done)
+	}
 }
 
 // LoadTrace reads a trace file, or an embedded trace if there is no such file.
 func LoadTrace(ctx context.Context, source string, opts trace.ReaderOptions, p Progress) (*trace.Trace, trace.Source, error) {
-	progress := func(done, total int64) {
-		if done == 0 {
-			p.Step("read trace", total)
-		}
-		p.Advance(done)
-	}
+	progress := stepper(p, "read trace")
 	if _, err := os.Stat(source); os.IsNotExist(err) && !strings.ContainsRune(source, os.PathSeparator) {
 		if slices.Contains(traces.Names(), source) {
 			f, err := traces.Open(source)
@@ -92,10 +100,10 @@ func LoadTrace(ctx context.Context, source string, opts trace.ReaderOptions, p P
 	return trace.Load(ctx, source, opts, progress)
 }
 
-func isCorpusFile(source string) (bool, error) {
-	info, err := os.Stat(source)
-	if err != nil || info.IsDir() {
-		// The trace reader says what is wrong, or knows an embedded trace.
+// IsCorpus says whether the source is the file of a saved corpus. What is not
+// there or cannot be one is not; the trace reader then says what is wrong.
+func IsCorpus(source string) (bool, error) {
+	if info, err := os.Stat(source); err != nil || info.IsDir() {
 		return false, nil
 	}
 	return corpus.IsCorpusFile(source)

@@ -1,0 +1,170 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/guptarohit/asciigraph"
+	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/replay/corpus"
+	"github.com/kvbench/kvbench/internal/replay/trial"
+)
+
+func (a *app) corpus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "corpus",
+		Short: "Prepare work once to replay it often, describe it, export it",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.corpusWrite(), a.corpusInfo(), a.corpusExport())
+	return cmd
+}
+
+func (a *app) corpusWrite() *cobra.Command {
+	var prep prepareFlags
+	var out string
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use:   "write TRACE|NAME --out CORPUS",
+		Short: "Prepare a trace and save the corpus",
+		Long: `Prepare a trace as 'kvbench replay' does and save the result, which replay takes
+in place of the trace. The same trace, flags and seed give the same bytes.`,
+		Args:              exactArgs("a TRACE or the NAME of an embedded one"),
+		ValidArgsFunction: completeTrace,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return fmt.Errorf("--out is missing; name the file to write")
+			}
+			if err := atomicfile.CheckWritable(out, overwrite); err != nil {
+				return fmt.Errorf("--out: %w", err)
+			}
+			saved, err := trial.IsCorpus(args[0])
+			if err != nil {
+				return err
+			}
+			if saved {
+				return fmt.Errorf("%s is a corpus already; give a trace", args[0])
+			}
+			in, err := prep.input(cmd.Flags(), args[0])
+			if err != nil {
+				return err
+			}
+			progress := a.progress()
+			defer progress.Done()
+			c, odd, err := trial.Open(cmd.Context(), in, progress)
+			if err != nil {
+				return err
+			}
+			progress.Step("write", 0)
+			if err := c.Write(out, overwrite); err != nil {
+				return err
+			}
+			progress.Done()
+			for _, text := range odd {
+				fmt.Fprintln(a.stderr, "kvbench: warning:", text)
+			}
+			if !a.quiet {
+				fmt.Fprintf(a.stdout, "%s: %d operations, %d block-ops, sha256 %s\n", out, len(c.Ops), c.Manifest.Totals.BlockOps(), c.SHA256())
+			}
+			return nil
+		},
+	}
+	prep.register(cmd.Flags())
+	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
+	return cmd
+}
+
+// corpusBuckets is the width of the plot of a corpus.
+const corpusBuckets = 60
+
+func (a *app) corpusInfo() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "info CORPUS",
+		Short: "Check a saved corpus and describe it",
+		Args:  exactArgs("a CORPUS"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := corpus.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			d := c.Describe(corpusBuckets)
+			if asJSON {
+				return a.printJSON(struct {
+					SHA256 string `json:"sha256"`
+					corpus.Description
+				}{c.SHA256(), d})
+			}
+			return writeCorpusInfo(a.stdout, c.SHA256(), &d)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func writeCorpusInfo(w io.Writer, sha string, d *corpus.Description) error {
+	m, o, t := &d.Manifest, &d.Manifest.Options, &d.Manifest.Totals
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("corpus", "%s, %d bytes in memory", m.Schema, d.SizeBytes)
+	row("sha256", "%s", sha)
+	row("trace", "%s", m.TraceName)
+	row("", "sha256 %s", m.TraceSHA256)
+	row("ranks", "%d workers x %d, %d blocks of %d tokens each", o.Workers, o.DPRanks, o.GPUBlocks, o.BlockSize)
+	row("transforms", "length x %d, copies x %d, speed-up %g, seed %d", o.LengthFactor, o.DuplicationFactor, o.SpeedUp, m.Seed)
+	row("window", "%v, timelines scaled by %s", time.Duration(m.WindowNS), o.Rescale)
+	row("time model", "%s", o.TimeModel)
+	row("queries", "%d with %d blocks, %.0f/s", t.Requests, t.RequestBlocks, d.QueriesPerSec)
+	row("events", "%d, %.0f/s: %d stored (%d blocks), %d removed (%d blocks)", t.Events(), d.EventsPerSec, t.StoredEvents, t.StoredBlocks, t.RemovedEvents, t.RemovedBlocks)
+	row("block-ops", "%d, %.0f/s", d.BlockOps, d.BlockOpsPerSec)
+	row("a rank", "%d to %d queries, median %d; %d to %d events, median %d", d.QueriesPerRank.Min, d.QueriesPerRank.Max, d.QueriesPerRank.Median,
+		d.EventsPerRank.Min, d.EventsPerRank.Max, d.EventsPerRank.Median)
+	row("at once", "%d deadlines, at most %d operations on one", d.Deadlines, d.MostAtOnce)
+	row("engines", "%d blocks hit, %d of the stored ones generated", t.HitBlocks, t.OutputBlocks)
+	row("", "%d requests refused, peaks: %d blocks active, %d requests waiting", t.RefusedRequests, t.PeakActive, t.PeakQueue)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	ops := make([]float64, len(d.Buckets))
+	for i, b := range d.Buckets {
+		ops[i] = float64(b.Queries + b.Events)
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", asciigraph.Plot(ops, asciigraph.Height(8), asciigraph.Caption(fmt.Sprintf("operations in each 1/%d of the window", len(ops)))))
+	return err
+}
+
+func (a *app) corpusExport() *cobra.Command {
+	var out string
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use:   "export CORPUS --out FILE.parquet",
+		Short: "Export a corpus as Parquet, so that any program can replay the same work",
+		Args:  exactArgs("a CORPUS"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if out == "" {
+				return fmt.Errorf("--out is missing; name the file to write")
+			}
+			if err := atomicfile.CheckWritable(out, overwrite); err != nil {
+				return fmt.Errorf("--out: %w", err)
+			}
+			c, err := corpus.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return atomicfile.Write(out, overwrite, func(w io.Writer) error { return corpus.ExportParquet(w, c) })
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
+	return cmd
+}

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/results"
+)
+
+func (a *app) results() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "results",
+		Short: "Show and check result records",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.resultsShow(), a.resultsValidate(), a.resultsSchema())
+	return cmd
+}
+
+func (a *app) resultsShow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show RECORD",
+		Short: "Print the summary of a saved record",
+		Args:  exactArgs("a RECORD"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r, err := results.Read(args[0])
+			if err != nil {
+				return err
+			}
+			return results.WriteSummary(a.stdout, r)
+		},
+	}
+}
+
+func (a *app) resultsValidate() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate RECORD...",
+		Short: "Check records against the JSON Schema",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("%s takes one or more records; see '%s --help'", cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, path := range args {
+				b, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				if err := results.Validate(b); err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				if !a.quiet {
+					fmt.Fprintf(a.stdout, "%s: matches %s\n", path, results.ReplayV1)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) resultsSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of a result record",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.stdout.Write(results.Schema())
+			return err
+		},
+	}
+}
