@@ -146,6 +146,7 @@ type Totals struct {
 	RefusedRequests int64 `json:"refused_requests"` // larger than a rank's pool
 	HitBlocks       int64 `json:"hit_blocks"`       // found in the rank's own cache
 	OutputBlocks    int64 `json:"output_blocks"`    // of the stored blocks
+	Preemptions     int64 `json:"preemptions"`      // of running requests
 	PeakActive      int64 `json:"peak_active_blocks"`
 	PeakQueue       int64 `json:"peak_queue"`
 }

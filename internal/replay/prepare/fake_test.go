@@ -47,9 +47,9 @@ func smallTrace(t testing.TB, n int) *trace.Trace {
 // fakeRun stands for an engine: it reports every request and makes up events,
 // many of them at equal times.
 func fakeRun(ctx context.Context, t *trace.Trace, sessions []int, cfg mocker.Config, rec mocker.Recorder) (mocker.Summary, error) {
-	r := rand.New(rand.NewPCG(cfg.Seed, 3))
+	r := rand.New(rand.NewPCG(cfg.Seed, uint64(sessions[0])))
 	var sum mocker.Summary
-	at := int64(r.IntN(1000)) - 500
+	at := int64(sessions[0]) - 50
 	id := uint64(0)
 	for _, s := range sessions {
 		for _, row := range t.Turns(s) {
@@ -65,6 +65,7 @@ func fakeRun(ctx context.Context, t *trace.Trace, sessions []int, cfg mocker.Con
 			sum.HitBlocks += 2
 			sum.OutputBlocks += 3
 			sum.Refused += 4
+			sum.Preempted += 5
 			sum.PeakActive = max(sum.PeakActive, int64(row)+1000)
 			sum.PeakQueue = max(sum.PeakQueue, int64(row))
 			for range r.IntN(4) {

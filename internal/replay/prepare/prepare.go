@@ -39,7 +39,8 @@ type Origin struct {
 //  2. Each session goes to one of opts.Workers x opts.DPRanks ranks, drawn with
 //     the seed. Workers have the ids 0, 1, 2, ...; the slot of a rank is
 //     worker x opts.DPRanks + data-parallel rank. A rank may stay without work.
-//  3. A mock engine for each rank gives a timeline of queries and KV events.
+//  3. A mock engine for each rank, all with the same seed, gives a timeline of
+//     queries and KV events.
 //  4. Each timeline is shifted to start at 0 and scaled to the window. With
 //     opts.Rescale "rank" every timeline's last op is at the end of the window;
 //     with "global" that of the longest one is, and the others keep their
@@ -129,6 +130,7 @@ func (p *preparer) prepare(ctx context.Context, t *trace.Trace, src Origin, opts
 	tot.RefusedRequests = sum.Refused
 	tot.HitBlocks = sum.HitBlocks
 	tot.OutputBlocks = sum.OutputBlocks
+	tot.Preemptions = sum.Preempted
 	tot.PeakActive = sum.PeakActive
 	tot.PeakQueue = sum.PeakQueue
 	if err := c.Check(); err != nil {
@@ -186,8 +188,6 @@ func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Ran
 			rankCtx, stop := context.WithCancel(groupCtx)
 			defer stop()
 			rec := &recorder{line: &lines[slot], slot: uint32(slot), rows: t.Len(), tally: &tally, stop: stop}
-			cfg := cfg
-			cfg.Seed = rankSeed(cfg.Seed, slot)
 			var err error
 			sums[slot], err = p.run(rankCtx, t, sessions[slot], cfg, rec)
 			if rec.err == nil && err == nil {
@@ -215,6 +215,7 @@ func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Ran
 		sum.Refused += sums[i].Refused
 		sum.HitBlocks += sums[i].HitBlocks
 		sum.OutputBlocks += sums[i].OutputBlocks
+		sum.Preempted += sums[i].Preempted
 		sum.PeakActive = max(sum.PeakActive, sums[i].PeakActive)
 		sum.PeakQueue = max(sum.PeakQueue, sums[i].PeakQueue)
 	}
@@ -227,15 +228,6 @@ func turns(t *trace.Trace, sessions []int) int {
 		n += len(t.Turns(s))
 	}
 	return n
-}
-
-// rankSeed gives every engine a stream of its own, so that the output tokens of
-// different ranks are not the same ones.
-func rankSeed(seed uint64, slot int) uint64 {
-	z := seed + (uint64(slot)+1)*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }
 
 // tally adds up what all engines did.
