@@ -1,10 +1,12 @@
 package indexer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,20 +77,48 @@ type Pool struct {
 
 	mu       sync.Mutex // guards what follows; never held while waiting
 	ranks    map[Rank]Slot
+	homes    map[Rank]int // event thread by rank, gone ranks included
+	load     []int        // number of ranks by event thread
 	slots    []slotInfo
 	free     []Slot
 	tracking bool
 	err      error
 
-	owners    atomic.Pointer[[]int32] // event thread by slot, -1: none; immutable
 	residents atomic.Pointer[ResidentTable]
+	owners    [MaxRanks]atomic.Uint32 // owner by slot
 }
 
+// slotInfo is what the pool knows of a slot. The slot counts for producers and
+// readers once it has a counter, which its thread gave it on taking it over.
 type slotInfo struct {
-	used    bool
-	thread  int
-	rank    Rank
-	counter *counter
+	thread     int
+	generation uint16 // of the rank: how often the slot was given out before
+	counter    *counter
+}
+
+// homesKept bounds how many ranks the pool remembers the thread of.
+const homesKept = 4 * MaxRanks
+
+// maxThreads is how many event threads an owner can name.
+const maxThreads = 1 << 12
+
+// owner says in one word who has a slot: the event thread's number + 1 (0:
+// nobody) in the low half, the slot's generation in the high half.
+type owner uint32
+
+func makeOwner(thread int, generation uint16) owner {
+	return owner(generation)<<16 | owner(thread+1)
+}
+
+func (o owner) thread() int        { return int(o&0xffff) - 1 }
+func (o owner) generation() uint16 { return uint16(o >> 16) }
+
+// placement is one rank on its way to its event thread.
+type placement struct {
+	rank       Rank
+	slot       Slot
+	generation uint16
+	counter    *counter // set by the thread
 }
 
 // NewPool starts the event threads. Close ends them.
@@ -96,8 +126,8 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	switch {
 	case cfg.Index == nil || cfg.Source == nil:
 		return nil, errors.New("indexer: a pool needs an index and a source of events")
-	case cfg.Threads < 1:
-		return nil, fmt.Errorf("indexer: %d event threads; there must be at least 1", cfg.Threads)
+	case cfg.Threads < 1 || cfg.Threads > maxThreads:
+		return nil, fmt.Errorf("indexer: %d event threads; there must be 1 to %d", cfg.Threads, maxThreads)
 	case cfg.Producers < 1:
 		return nil, fmt.Errorf("indexer: %d producers; there must be at least 1", cfg.Producers)
 	case cfg.QueueCapacity < 1:
@@ -105,13 +135,18 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	case cfg.QueueCapacity > 1<<31:
 		return nil, fmt.Errorf("indexer: a queue capacity of %d; it must be at most 2^31", cfg.QueueCapacity)
 	}
-	p := &Pool{cfg: cfg, serial: make(chan struct{}, 1), ranks: map[Rank]Slot{}}
-	p.owners.Store(new([]int32))
+	p := &Pool{
+		cfg:    cfg,
+		serial: make(chan struct{}, 1),
+		ranks:  map[Rank]Slot{},
+		homes:  map[Rank]int{},
+		load:   make([]int, cfg.Threads),
+	}
 	for i := range cfg.Threads {
 		p.threads = append(p.threads, newEventThread(p, i))
 	}
 	for range cfg.Producers {
-		pr := &Producer{pool: p, dirty: make([]bool, cfg.Threads)}
+		pr := &Producer{pool: p}
 		for _, th := range p.threads {
 			r := newRing(cfg.QueueCapacity)
 			pr.rings = append(pr.rings, r)
@@ -146,172 +181,212 @@ func (p *Pool) lock(ctx context.Context) error {
 func (p *Pool) unlock() { <-p.serial }
 
 // Register makes ranks known and returns their slots; a rank that is known
-// keeps its slot. New ranks go to the event thread with the fewest ranks, so
-// that those of a fresh pool get slots 0, 1, 2 … on threads 0, 1, 2 … in turn.
-// The cost is linear in len(ranks) plus the ranks known before. On an error the
-// new ranks are not registered.
+// keeps its slot. A rank that was known before goes to its former event thread
+// if that still runs, another to the thread with the fewest ranks, so that those
+// of a fresh pool get slots 0, 1, 2 … on threads 0, 1, 2 … in turn. Register in
+// batches: while counts are tracked, one call costs as much as len(ranks) plus
+// the ranks known before. On an error the new ranks are not registered.
 func (p *Pool) Register(ctx context.Context, ranks []Rank) ([]Slot, error) {
 	if err := p.lock(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("register %d ranks: %w", len(ranks), err)
 	}
 	defer p.unlock()
+	p.mu.Lock()
 	out, byThread, err := p.allot(ranks)
+	p.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("register %d ranks: %w", len(ranks), err)
 	}
-	type attached struct{ counters []*counter }
-	results := make([]attached, len(p.threads))
-	err = p.onThreads(ctx, false, func(th *eventThread) bool { return len(byThread[th.number]) > 0 },
-		func(th *eventThread) {
-			a := &results[th.number]
-			for _, slot := range byThread[th.number] {
-				a.counters = append(a.counters, th.attach(slot))
-			}
-		})
+	fresh := func(th *eventThread) bool { return len(byThread[th.number]) > 0 }
+	err = p.onThreads(ctx, false, fresh, func(th *eventThread) {
+		batch := byThread[th.number]
+		for i := range batch {
+			batch[i].counter = th.attach(batch[i].slot, batch[i].generation)
+		}
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		for _, slots := range byThread {
-			for _, slot := range slots {
-				delete(p.ranks, p.slots[slot].rank)
-				// Not given to others: the thread may have taken it on or may
-				// still do so.
-				p.slots[slot] = slotInfo{}
-			}
-		}
+		p.takeBack(byThread)
 		return nil, fmt.Errorf("register %d ranks: %w", len(ranks), err)
 	}
-	for thread, slots := range byThread {
-		for i, slot := range slots {
-			p.slots[slot].counter = results[thread].counters[i]
+	for thread, batch := range byThread {
+		for _, b := range batch {
+			p.slots[b.slot].counter = b.counter
+			p.owners[b.slot].Store(uint32(makeOwner(thread, b.generation)))
 		}
 	}
 	p.publish()
 	return out, nil
 }
 
-// allot gives new ranks their slots and threads.
-func (p *Pool) allot(ranks []Rank) (out []Slot, byThread [][]Slot, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	load := make([]int, len(p.threads))
-	for i := range p.slots {
-		if p.slots[i].used {
-			load[p.slots[i].thread]++
-		}
-	}
-	fresh := 0
-	seen := make(map[Rank]struct{})
+// allot gives new ranks their slots and threads. The caller holds mu.
+func (p *Pool) allot(ranks []Rank) (out []Slot, byThread [][]placement, err error) {
+	fresh := make(map[Rank]struct{})
 	for _, rank := range ranks {
 		if _, known := p.ranks[rank]; !known {
-			if _, twice := seen[rank]; !twice {
-				seen[rank] = struct{}{}
-				fresh++
-			}
+			fresh[rank] = struct{}{}
 		}
 	}
-	if n := len(p.ranks) + fresh; n > MaxRanks {
-		return nil, nil, fmt.Errorf("%d ranks; there is room for %d", n, MaxRanks)
+	if room := len(p.free) + MaxRanks - len(p.slots); len(fresh) > room {
+		return nil, nil, fmt.Errorf("%d ranks are new; there is room for %d", len(fresh), room)
 	}
-	byThread = make([][]Slot, len(p.threads))
+	if len(p.homes) > homesKept {
+		maps.DeleteFunc(p.homes, func(rank Rank, _ int) bool {
+			_, known := p.ranks[rank]
+			return !known
+		})
+	}
+	// Low slots first, in whatever order they were given up.
+	slices.SortFunc(p.free, func(a, b Slot) int { return cmp.Compare(b, a) })
+	byThread = make([][]placement, len(p.threads))
 	out = make([]Slot, len(ranks))
 	for i, rank := range ranks {
-		if slot, known := p.ranks[rank]; known {
-			out[i] = slot
-			continue
-		}
-		thread := -1
-		for t, th := range p.threads {
-			if !th.dead.Load() && (thread < 0 || load[t] < load[thread]) {
-				thread = t
+		slot, known := p.ranks[rank]
+		if !known {
+			thread := p.home(rank)
+			if thread < 0 {
+				p.takeBack(byThread)
+				return nil, nil, p.endedLocked(0)
 			}
+			slot = p.newSlot(thread)
+			p.ranks[rank] = slot
+			p.homes[rank] = thread
+			p.load[thread]++
+			byThread[thread] = append(byThread[thread],
+				placement{rank: rank, slot: slot, generation: p.slots[slot].generation})
 		}
-		if thread < 0 {
-			for slots := range byThread {
-				for _, slot := range byThread[slots] {
-					delete(p.ranks, p.slots[slot].rank)
-					p.slots[slot] = slotInfo{}
-				}
-			}
-			return nil, nil, p.endedLocked(0)
-		}
-		load[thread]++
-		slot := Slot(len(p.slots))
-		if n := len(p.free); n > 0 {
-			slot, p.free = p.free[n-1], p.free[:n-1]
-			p.slots[slot] = slotInfo{used: true, thread: thread, rank: rank}
-		} else {
-			p.slots = append(p.slots, slotInfo{used: true, thread: thread, rank: rank})
-		}
-		p.ranks[rank] = slot
 		out[i] = slot
-		byThread[thread] = append(byThread[thread], slot)
 	}
 	return out, byThread, nil
 }
 
-// publish makes the membership visible to producers and readers. The caller
-// holds mu.
-func (p *Pool) publish() {
-	owners := make([]int32, len(p.slots))
-	for i := range p.slots {
-		owners[i] = -1
-		// A slot without a counter is not attached yet.
-		if s := &p.slots[i]; s.used && s.counter != nil {
-			owners[i] = int32(s.thread)
+// home returns the event thread for a new rank, -1 if all have ended.
+func (p *Pool) home(rank Rank) int {
+	if thread, ok := p.homes[rank]; ok && !p.threads[thread].dead.Load() {
+		return thread
+	}
+	best := -1
+	for i, th := range p.threads {
+		if !th.dead.Load() && (best < 0 || p.load[i] < p.load[best]) {
+			best = i
 		}
 	}
-	p.owners.Store(&owners)
+	return best
+}
+
+// newSlot takes a free slot for a thread; allot has seen that there is one.
+func (p *Pool) newSlot(thread int) Slot {
+	n := len(p.free)
+	if n == 0 {
+		p.slots = append(p.slots, slotInfo{thread: thread})
+		return Slot(len(p.slots) - 1)
+	}
+	slot := p.free[n-1]
+	p.free = p.free[:n-1]
+	s := &p.slots[slot]
+	s.thread = thread
+	s.generation++
+	return slot
+}
+
+// takeBack undoes allot. A thread may have taken the slots over or may still do
+// so, thus it has to give them up. The caller holds mu.
+func (p *Pool) takeBack(byThread [][]placement) {
+	for thread, batch := range byThread {
+		if len(batch) == 0 {
+			continue
+		}
+		slots := make([]Slot, len(batch))
+		for i, b := range batch {
+			slots[i] = b.slot
+			delete(p.ranks, b.rank)
+		}
+		p.load[thread] -= len(batch)
+		p.threads[thread].post(false, func(th *eventThread) { p.giveUp(th, slots) })
+	}
+}
+
+// giveUp runs on an event thread and frees its slots for others.
+func (p *Pool) giveUp(th *eventThread, slots []Slot) {
+	for _, slot := range slots {
+		th.detach(slot)
+	}
+	p.mu.Lock()
+	p.free = append(p.free, slots...)
+	p.mu.Unlock()
+}
+
+// publish makes the membership visible to the readers of resident counts. The
+// caller holds mu.
+func (p *Pool) publish() {
 	if !p.tracking {
 		return
 	}
 	t := &ResidentTable{
 		counters: make([]*counter, len(p.slots)),
-		live:     make([]*counter, 0, len(p.ranks)),
 		slots:    maps.Clone(p.ranks),
 	}
+	byThread := make([][]*counter, len(p.threads))
 	for i := range p.slots {
 		s := &p.slots[i]
-		if !s.used || s.counter == nil || p.threads[s.thread].dead.Load() {
+		if s.counter == nil || p.threads[s.thread].dead.Load() {
 			continue
 		}
 		t.counters[i] = s.counter
-		t.live = append(t.live, s.counter)
+		byThread[s.thread] = append(byThread[s.thread], s.counter)
 	}
+	t.live = slices.Concat(byThread...)
 	p.residents.Store(t)
 }
 
-// Unregister removes a rank after the events that were published before have
-// been applied. Its count becomes absent and its blocks leave the index. An
-// unknown rank is an error.
-func (p *Pool) Unregister(ctx context.Context, rank Rank) error {
+// Unregister removes ranks after the events that were published before have
+// been applied; events published later are dropped and counted. Their counts
+// become absent at once and their blocks leave the index; then their slots are
+// given to others. An unknown rank is an error and nothing is removed. If ctx
+// ends first, or the ranks' thread has ended, the ranks are gone all the same
+// and their slots are free once the thread has given them up, if ever.
+func (p *Pool) Unregister(ctx context.Context, ranks ...Rank) error {
 	if err := p.lock(ctx); err != nil {
-		return err
+		return fmt.Errorf("unregister %d ranks: %w", len(ranks), err)
 	}
 	defer p.unlock()
-	p.mu.Lock()
-	slot, ok := p.ranks[rank]
-	if !ok {
-		p.mu.Unlock()
-		return fmt.Errorf("unregister rank %v: not registered", rank)
-	}
-	thread := p.slots[slot].thread
-	// From here on nothing more is accepted for it and its count is absent.
-	delete(p.ranks, rank)
-	p.slots[slot] = slotInfo{}
-	p.publish()
-	p.mu.Unlock()
-
-	err := p.onThreads(ctx, true, func(th *eventThread) bool { return th.number == thread },
-		func(th *eventThread) { th.detach(slot) })
+	byThread, err := p.strike(ranks)
 	if err != nil {
-		// The slot is not reused: whether the thread gave it up is not known.
-		return fmt.Errorf("unregister rank %v: %w", rank, err)
+		return err
 	}
-	p.mu.Lock()
-	p.free = append(p.free, slot)
-	p.mu.Unlock()
+	concerned := func(th *eventThread) bool { return len(byThread[th.number]) > 0 }
+	err = p.onThreads(ctx, true, concerned, func(th *eventThread) { p.giveUp(th, byThread[th.number]) })
+	if err != nil {
+		return fmt.Errorf("unregister %d ranks: %w", len(ranks), err)
+	}
 	return nil
+}
+
+// strike takes ranks off the books and returns their slots by event thread.
+func (p *Pool) strike(ranks []Rank) (byThread [][]Slot, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, rank := range ranks {
+		if _, ok := p.ranks[rank]; !ok {
+			return nil, fmt.Errorf("unregister rank %v: not registered", rank)
+		}
+	}
+	byThread = make([][]Slot, len(p.threads))
+	for _, rank := range ranks {
+		slot, ok := p.ranks[rank]
+		if !ok {
+			continue // named twice
+		}
+		delete(p.ranks, rank)
+		s := &p.slots[slot]
+		s.counter = nil
+		p.load[s.thread]--
+		p.owners[slot].Store(0)
+		byThread[s.thread] = append(byThread[s.thread], slot)
+	}
+	p.publish()
+	return byThread, nil
 }
 
 // Producer returns handle i in [0, PoolConfig.Producers). It is for one
@@ -320,11 +395,14 @@ func (p *Pool) Producer(i int) *Producer { return p.producers[i] }
 
 // ThreadOf returns the event thread of a registered slot, -1 for another.
 func (p *Pool) ThreadOf(slot Slot) int {
-	owners := *p.owners.Load()
-	if int(slot) >= len(owners) {
-		return -1
+	return p.owner(slot).thread()
+}
+
+func (p *Pool) owner(slot Slot) owner {
+	if slot >= MaxRanks {
+		return 0
 	}
-	return int(owners[slot])
+	return owner(p.owners[slot].Load())
 }
 
 // Slot returns the slot of a registered rank.
@@ -397,9 +475,8 @@ func (t *EffectTotals) add(e *Effect) {
 // that were published before the call. Those of an ended thread are what it had
 // applied; the error then says that it ended.
 func (p *Pool) Effects(ctx context.Context) ([]EffectTotals, error) {
-	type copied struct{ totals map[Slot]EffectTotals }
-	byThread := make([]copied, len(p.threads))
-	collect := func(th *eventThread) { byThread[th.number].totals = th.copyTotals() }
+	byThread := make([][]threadRank, len(p.threads))
+	collect := func(th *eventThread) { byThread[th.number] = slices.Clone(th.ranks) }
 	err := p.onThreads(ctx, true, everyThread, collect)
 	if err != nil && !errors.Is(err, ErrThreadEnded) {
 		return nil, err
@@ -414,9 +491,10 @@ func (p *Pool) Effects(ctx context.Context) ([]EffectTotals, error) {
 			collect(th)
 		default:
 		}
-		for slot, totals := range byThread[i].totals {
-			if int(slot) < len(out) {
-				out[slot] = totals
+		for _, r := range byThread[i] {
+			// A slot that was new after the line above is not asked for.
+			if r.counter != nil && int(r.slot) < len(out) {
+				out[r.slot] = r.totals
 			}
 		}
 	}
@@ -428,7 +506,7 @@ func (p *Pool) Effects(ctx context.Context) ([]EffectTotals, error) {
 type ThreadStats struct {
 	Accepted       uint64        // events published to it
 	Applied        uint64        // of these, done (or dropped); moves in batches
-	Dropped        uint64        // events of ranks that were unregistered meanwhile
+	Dropped        uint64        // events whose rank was unregistered before their turn
 	QueueHighWater uint64        // most events seen waiting in one of its queues
 	Blocked        uint64        // pushes that met a full queue
 	BlockedFor     time.Duration // that they waited, all producers together

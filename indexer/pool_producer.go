@@ -12,14 +12,14 @@ import (
 type Producer struct {
 	pool  *Pool
 	rings []*ring // by event thread
-	dirty []bool  // by event thread: pushed and not published
 }
 
 // Push queues event id of the rank in slot. The event threads see it after
 // Publish. If the queue is full, Push publishes and waits for room, which Stats
 // counts. A slot of nobody and an ended event thread are errors.
 func (pr *Producer) Push(slot Slot, id uint32) error {
-	thread := pr.pool.ThreadOf(slot)
+	owner := pr.pool.owner(slot)
+	thread := owner.thread()
 	if thread < 0 {
 		return fmt.Errorf("slot %d belongs to no rank", slot)
 	}
@@ -32,18 +32,14 @@ func (pr *Producer) Push(slot Slot, id uint32) error {
 			return err
 		}
 	}
-	r.entries[r.write&r.mask] = entry{slot: slot, id: id}
-	r.write++
-	pr.dirty[thread] = true
+	r.push(entry{slot: uint16(slot), generation: owner.generation(), id: id})
 	return nil
 }
 
 // Publish makes all pushed events visible to the event threads.
 func (pr *Producer) Publish() {
-	for thread, dirty := range pr.dirty {
-		if dirty {
-			pr.dirty[thread] = false
-			pr.rings[thread].tail.Store(pr.rings[thread].write)
+	for thread, r := range pr.rings {
+		if r.publish() {
 			pr.pool.threads[thread].wake()
 		}
 	}
@@ -57,11 +53,11 @@ func (pr *Producer) awaitRoom(thread int) error {
 	began := time.Now()
 	defer func() { r.blockedFor.Add(int64(time.Since(began))) }()
 	waiting := idle.Idler{Spin: pr.pool.cfg.Idle == IdleSpin}
-	for r.full() {
-		if th.dead.Load() {
-			return pr.pool.ended(thread)
-		}
+	for r.full() && !th.dead.Load() {
 		waiting.Wait(nil)
+	}
+	if th.dead.Load() {
+		return pr.pool.ended(thread)
 	}
 	return nil
 }

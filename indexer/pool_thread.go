@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -16,10 +17,12 @@ const drainBatch = 64
 
 // eventThread applies the events of its ranks.
 type eventThread struct {
-	number int
-	pool   *Pool
-	writer Writer
-	rings  []*ring // one for each producer
+	number   int
+	pool     *Pool
+	source   Source
+	observer Observer // may be nil
+	writer   Writer
+	rings    []*ring // one for each producer
 
 	// The thread's own.
 	event    Event
@@ -45,11 +48,13 @@ type eventThread struct {
 	ended chan struct{} // closed at the very end
 }
 
-// threadRank is what a thread keeps of one of its ranks.
+// threadRank is what a thread keeps of one of its ranks; without a counter it is
+// free.
 type threadRank struct {
-	slot    Slot
-	counter *counter
-	totals  EffectTotals
+	slot       Slot
+	generation uint16
+	counter    *counter
+	totals     EffectTotals
 }
 
 // task is something that an event thread does between events.
@@ -63,6 +68,8 @@ func newEventThread(p *Pool, number int) *eventThread {
 	return &eventThread{
 		number:   number,
 		pool:     p,
+		source:   p.cfg.Source,
+		observer: p.cfg.Observer,
 		counters: counterSource{layout: p.cfg.Layout},
 		parker:   idle.NewParker(),
 		ended:    make(chan struct{}),
@@ -128,12 +135,22 @@ func (th *eventThread) main(started chan<- error) {
 func (th *eventThread) end(panicked any, onEnd func()) {
 	th.mu.Lock()
 	th.over = true
-	if panicked != nil {
-		th.err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+	switch cause := panicked.(type) {
+	case nil:
+		if th.err == nil && !th.quit {
+			th.err = errors.New("the goroutine was made to exit")
+		}
+	case error:
+		th.err = fmt.Errorf("panic: %w\n%s", cause, debug.Stack())
+	default:
+		th.err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 	}
 	err := th.err
 	th.mu.Unlock()
 	th.dead.Store(true)
+	for _, r := range th.rings {
+		r.head.Store(r.read) // a panic left a batch half done
+	}
 
 	p := th.pool
 	p.mu.Lock()
@@ -209,25 +226,27 @@ func (th *eventThread) drain(r *ring) bool {
 }
 
 func (th *eventThread) apply(e entry) {
+	slot := Slot(e.slot)
 	local := int32(-1)
-	if int(e.slot) < len(th.local) {
-		local = th.local[e.slot]
+	if int(slot) < len(th.local) {
+		local = th.local[slot]
 	}
-	if local < 0 {
-		// Pushed while its rank was being unregistered.
+	if local < 0 || th.ranks[local].generation != e.generation {
+		// Published after its rank was unregistered; another rank may have the
+		// slot by now.
 		th.dropped.Add(1)
 		return
 	}
 	rank := &th.ranks[local]
-	th.pool.cfg.Source.Event(e.id, &th.event)
-	th.event.Slot = e.slot
+	th.source.Event(e.id, &th.event)
+	th.event.Slot = slot
 	th.effect = th.writer.Apply(&th.event)
 	rank.totals.add(&th.effect)
 	if th.tracking {
-		rank.counter.Store(uint64(th.writer.Blocks(e.slot)))
+		rank.counter.Store(uint64(th.writer.Blocks(slot)))
 	}
-	if o := th.pool.cfg.Observer; o != nil {
-		o.Applied(th.number, e.id, e.slot, &th.effect)
+	if th.observer != nil {
+		th.observer.Applied(th.number, e.id, slot, &th.effect)
 	}
 }
 
@@ -262,13 +281,13 @@ func (th *eventThread) reached(after []uint64) bool {
 }
 
 // attach takes a slot over and returns its new counter.
-func (th *eventThread) attach(slot Slot) *counter {
+func (th *eventThread) attach(slot Slot, generation uint16) *counter {
 	for int(slot) >= len(th.local) {
 		th.local = append(th.local, -1)
 	}
 	th.writer.Attach(slot)
 	c := th.counters.next()
-	rank := threadRank{slot: slot, counter: c}
+	rank := threadRank{slot: slot, generation: generation, counter: c}
 	if n := len(th.freeRank); n > 0 {
 		th.local[slot], th.freeRank = th.freeRank[n-1], th.freeRank[:n-1]
 		th.ranks[th.local[slot]] = rank
@@ -291,19 +310,9 @@ func (th *eventThread) detach(slot Slot) {
 
 func (th *eventThread) startTracking() {
 	th.tracking = true
-	for slot, local := range th.local {
-		if local >= 0 {
-			th.ranks[local].counter.Store(uint64(th.writer.Blocks(Slot(slot))))
+	for i := range th.ranks {
+		if r := &th.ranks[i]; r.counter != nil {
+			r.counter.Store(uint64(th.writer.Blocks(r.slot)))
 		}
 	}
-}
-
-func (th *eventThread) copyTotals() map[Slot]EffectTotals {
-	out := make(map[Slot]EffectTotals, len(th.ranks))
-	for slot, local := range th.local {
-		if local >= 0 {
-			out[Slot(slot)] = th.ranks[local].totals
-		}
-	}
-	return out
 }
