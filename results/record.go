@@ -5,6 +5,9 @@ package results
 // ReplayV1 is the schema name of Record.
 const ReplayV1 = "kvbench.result/v1"
 
+// KindReplay is the kind of a Record.
+const KindReplay = "replay"
+
 // Record is the result of one replay trial. Times are in ns and rates in 1/s
 // unless a name says otherwise. Readers ignore fields they do not know; a field
 // that is removed is never reused for something else.
@@ -29,7 +32,7 @@ type Record struct {
 	Validity  Validity   `json:"validity"`                         // whether the trial measured what it set out to
 	Verify    *Verify    `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
 	Machine   MachineUse `json:"machine_use"`                      // what the process and the machine did meanwhile
-	Warnings  []string   `json:"warnings"`                         // what does not make the trial invalid but should be known                         // what a reader of the figures should know, in words
+	Warnings  []string   `json:"warnings"`                         // what a reader of the figures should know though the trial is valid, in words
 }
 
 // Provenance says what made the record.

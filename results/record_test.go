@@ -1,10 +1,15 @@
 package results
 
 import (
+	"bytes"
+	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -82,25 +87,89 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                      "empty",
-		"{":                                     "line 1",
-		"[]":                                    "not a result record",
-		"{}":                                    "no field schema",
-		`{"schema": "kvbench.result/v9"}`:       `"kvbench.result/v9"`,
-		`{"schema": "kvbench.result/v1"} extra`: "line 1",
-		"{\"schema\": \"kvbench.result/v1\",\n\"totals\": 3}": "line 2",
+		"":                                "empty",
+		"{":                               "line 1",
+		"[]":                              "not a result record",
+		"{}":                              "no field schema",
+		`{"schema": "kvbench.result/v9"}`: `"kvbench.result/v9"`,
+		`{"schema": 1}`:                   "line 1",
+		`{"schema": "kvbench.result/v1"}`: `kind is ""`,
+		`{"schema": "kvbench.result/v1", "kind": "simulate"}`:                       `kind is "simulate"`,
+		`{"schema": "kvbench.result/v1", "kind": "replay"} extra`:                   "line 1",
+		`{"schema": "kvbench.result/v1", "kind": "replay"} {}`:                      "line 1",
+		"{\"schema\": \"kvbench.result/v1\", \"kind\": \"replay\",\n\"totals\": 3}": "line 2",
 	} {
 		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want an error with %q", text, err, want)
 		}
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "none.json")); !os.IsNotExist(err) {
+	dir := t.TempDir()
+	if _, err := Read(filepath.Join(dir, "none.json")); !os.IsNotExist(err) {
 		t.Errorf("a missing file: %v", err)
+	}
+	path := filepath.Join(dir, "cut.json")
+	if err := Write(path, sampleRecord(), false); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 1, len(whole) / 2, len(whole) - 3} {
+		if err := os.WriteFile(path, whole[:n], 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("cut after %d bytes: %v, want an error that names the file", n, err)
+		}
+	}
+	if err := os.WriteFile(path, bytes.Replace(whole, []byte(`"kind"`), []byte(`"news": {"a": [1]}, "kind"`), 1), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Read(path); err != nil || r.Totals != sampleRecord().Totals {
+		t.Errorf("an unknown field: %v", err)
+	}
+}
+
+// TestWriteFailureKeepsTheOldRecord has a figure that JSON cannot hold.
+func TestWriteFailureKeepsTheOldRecord(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run.json")
+	if err := Write(path, sampleRecord(), false); err != nil {
+		t.Fatal(err)
+	}
+	bad := sampleRecord()
+	bad.Rates.IssuedOpsPerSec = math.NaN()
+	if err := Write(path, bad, true); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "NaN") {
+		t.Errorf("NaN: %v, want an error that names it and the file", err)
+	}
+	if _, err := Read(path); err != nil {
+		t.Errorf("the old record is gone: %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+}
+
+func TestJSONIsReadable(t *testing.T) {
+	r := sampleRecord()
+	r.Warnings = []string{"a < b & c > d"}
+	var b strings.Builder
+	if err := r.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "\n  \"warnings\": [\n    \"a < b & c > d\"\n") {
+		t.Errorf("not as expected: %s", b.String())
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"schema": "kvbench.result/v1", "warnings": [null]}`))
+	f.Add([]byte(`{"schema": "kvbench.result/v1", "kind": "replay", "warnings": [null, "\u001b[2J"]}`))
+	whole, err := json.Marshal(sampleRecord())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := Decode(b)
 		if (r == nil) == (err == nil) {
@@ -109,8 +178,21 @@ func FuzzDecode(f *testing.F) {
 		if err == nil {
 			// What decodes can be shown and validated without a panic.
 			_ = Validate(b)
-			if err := WriteSummary(new(strings.Builder), r); err != nil {
+			var text strings.Builder
+			if err := WriteSummary(&text, r); err != nil {
 				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(text.String(), "\n") {
+				if n := utf8.RuneCountInString(line); n > summaryWidth || strings.ContainsFunc(line, unicode.IsControl) {
+					t.Fatalf("%d columns: %q", n, line)
+				}
+			}
+			var again strings.Builder
+			if err := r.Encode(&again); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decode([]byte(again.String())); err != nil {
+				t.Fatalf("not read back: %v", err)
 			}
 		}
 	})

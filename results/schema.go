@@ -3,10 +3,10 @@ package results
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -20,45 +20,59 @@ var schemaV1 []byte
 // Schema returns the JSON Schema of Record.
 func Schema() []byte { return bytes.Clone(schemaV1) }
 
-// Validate checks the bytes of a record against the schema. The error lists
-// where and how they differ.
+// Validate checks the bytes of a record: that Decode takes them, and that they
+// match the schema. The error lists where they differ and how.
 func Validate(b []byte) error {
+	// Decode goes first because it bounds the numbers: the other parser holds
+	// 1e999999999 with all its digits.
 	if _, err := Decode(b); err != nil {
 		return err
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemaV1))
-	if err != nil {
-		return fmt.Errorf("schema: %w", err)
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("replay-v1.schema.json", doc); err != nil {
-		return fmt.Errorf("schema: %w", err)
-	}
-	schema, err := c.Compile("replay-v1.schema.json")
+	return matchSchema(b)
+}
+
+// matchSchema lists the differences as JSON pointers.
+func matchSchema(b []byte) error {
+	schema, err := compiledV1()
 	if err != nil {
 		return fmt.Errorf("schema: %w", err)
 	}
 	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {
-		return fmt.Errorf("record: %w", err)
+		return err
 	}
 	err = schema.Validate(instance)
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	var problems []string
-	for _, e := range invalid.BasicOutput().Errors {
-		if e.Error == nil {
-			continue
-		}
-		text, err := json.Marshal(e.Error)
-		if err != nil {
-			return fmt.Errorf("record: %w", err)
-		}
-		problems = append(problems, fmt.Sprintf("%s: %s", pointer(e.InstanceLocation), strings.Trim(string(text), `"`)))
+	return errors.New("record does not match the schema: " + strings.Join(problems(invalid.DetailedOutput()), "; "))
+}
+
+// compiledV1 compiles the embedded schema when it is first needed.
+var compiledV1 = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemaV1))
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("record does not match the schema: %s", strings.Join(problems, "; "))
+	const name = "replay-v1.schema.json"
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(name)
+})
+
+// problems returns the innermost errors, which say what is wrong and where.
+func problems(u *jsonschema.OutputUnit) []string {
+	var out []string
+	for i := range u.Errors {
+		out = append(out, problems(&u.Errors[i])...)
+	}
+	if len(out) == 0 && u.Error != nil {
+		out = []string{pointer(u.InstanceLocation) + ": " + u.Error.String()}
+	}
+	return out
 }
 
 func pointer(p string) string {

@@ -70,12 +70,15 @@ func generateSchema(t *testing.T) []byte {
 			if tag == "schema" && name == "Record" {
 				p["const"] = ReplayV1
 			}
+			if tag == "kind" && name == "Record" {
+				p["const"] = KindReplay
+			}
 			properties[tag] = p
 			if !omit {
 				required = append(required, tag)
 			}
 		}
-		defs[name] = object{"type": "object", "description": docs[name], "properties": properties, "required": required}
+		defs[name] = object{"type": "object", "description": docs[name], "properties": properties, "required": required, "additionalProperties": true}
 	}
 	root := object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -164,9 +167,71 @@ func TestSchemaNeedsEveryField(t *testing.T) {
 	if fields < 150 {
 		t.Errorf("only %d fields were tried", fields)
 	}
-	whole.(map[string]any)["unknown"] = 1
+	// Unknown fields are ignored everywhere.
+	walk(whole, "", func(_ string, parent map[string]any, _ string) { parent["unknown"] = []any{1, "x"} })
 	if err := validateValue(t, whole); err != nil {
-		t.Errorf("an unknown field was refused: %v", err)
+		t.Errorf("unknown fields were refused: %v", err)
+	}
+}
+
+// TestSchemaTakesEmptyRecord has nil lists wherever there are lists.
+func TestSchemaTakesEmptyRecord(t *testing.T) {
+	r := &Record{Schema: ReplayV1, Kind: KindReplay, Resident: &Resident{}, Verify: &Verify{}, Reader: &Reader{}}
+	before := *r.Resident
+	var b bytes.Buffer
+	if err := r.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "null") {
+		t.Errorf("a list is null: %s", b.String())
+	}
+	if err := Validate(b.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if !reflect.DeepEqual(before, *r.Resident) {
+		t.Error("encoding changed the record")
+	}
+}
+
+func TestValidateSaysWhere(t *testing.T) {
+	b, err := json.Marshal(sampleRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for change, want := range map[[2]string]string{
+		{`"queries":12031,"request`, `"queries":1.5,"request`}:     "/totals/queries: found number 1.5, want an integer",
+		{`"role":"query_issuer"`, `"role":7`}:                      "/threads/role: found number, want a string",
+		{`"block_ops":2102000`, `"other":1`}:                       "/totals: missing property 'block_ops'",
+		{`"kind":"replay"`, `"kind":"other"`}:                      `kind is "other"`,
+		{ReplayV1, "kvbench.result/v2"}:                            `schema is "kvbench.result/v2"`,
+		{`"dp_rank":0`, `"dp_rank":-1`}:                            "dp_rank: found number -1",
+		{`"dp_rank":0`, `"dp_rank":4294967296`}:                    "dp_rank",
+		{`"steal_ns":10000000`, `"steal_ns":99999999999999999999`}: "steal_ns",
+		{`{"schema"`, `[{"schema"`}:                                "not a result record: line 1",
+	} {
+		if !bytes.Contains(b, []byte(change[0])) {
+			t.Fatalf("%s is not in the record", change[0])
+		}
+		broken := bytes.Replace(b, []byte(change[0]), []byte(change[1]), 1)
+		if err := Validate(broken); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", change[1], err, want)
+		}
+	}
+	if err := Validate(bytes.Replace(b, []byte(`"heap_allocated_bytes":900`), []byte(`"heap_allocated_bytes":1e999999999`), 1)); err == nil || !strings.Contains(err.Error(), "heap_allocated_bytes") {
+		t.Errorf("a huge number: %v", err)
+	}
+	// The schema itself says where too.
+	for change, want := range map[[2]string]string{
+		{`"queries":12031,"request`, `"queries":1.5,"request`}: "/totals/queries: ",
+		{`"role":"query_issuer"`, `"role":7`}:                  "/threads/0/role: ",
+		{`"dp_rank":0`, `"dp_rank":-1`}:                        "/resident_blocks/by_rank/0/dp_rank: ",
+		{`"kind":"replay"`, `"kind":"other"`}:                  "/kind: ",
+		{`{"schema"`, `[{"schema"`}:                            "",
+	} {
+		broken := bytes.Replace(b, []byte(change[0]), []byte(change[1]), 1)
+		if err := matchSchema(broken); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", change[1], err, want)
+		}
 	}
 }
 
@@ -190,5 +255,5 @@ func validateValue(t *testing.T, v any) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Validate(b)
+	return matchSchema(b)
 }

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // summaryWidth is the width that no line of a summary exceeds.
@@ -30,32 +33,48 @@ func WriteSummary(w io.Writer, r *Record) error {
 
 type summary struct{ b strings.Builder }
 
+// line ends one line. Names come from outside: what a terminal would obey is
+// replaced.
 func (s *summary) line(format string, args ...any) {
-	s.b.WriteString(clip(strings.TrimRight(fmt.Sprintf(format, args...), " ")))
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	s.b.WriteString(text)
 	s.b.WriteByte('\n')
-}
-
-// clip keeps a line within the width.
-func clip(text string) string {
-	runes := []rune(text)
-	if len(runes) <= summaryWidth {
-		return text
-	}
-	return string(runes[:summaryWidth-1]) + "…"
 }
 
 // wrap writes text in lines that fit, indented below the first.
 func (s *summary) wrap(first, text string) {
-	indent := strings.Repeat(" ", len([]rune(first)))
-	line := first
-	for word := range strings.FieldsSeq(text) {
-		if len([]rune(line))+len([]rune(word)) > summaryWidth && strings.TrimSpace(line) != "" && line != first {
-			s.line("%s", line)
-			line = indent
-		}
-		line += word + " "
+	line, indent := []rune(first), []rune(strings.Repeat(" ", utf8.RuneCountInString(first)))
+	if len(indent) > summaryWidth/2 {
+		indent = indent[:2]
 	}
-	s.line("%s", line)
+	start := len(line) // of the text in this line
+	next := func() {
+		s.line("%s", string(line))
+		line, start = slices.Clone(indent), len(indent)
+	}
+	for text := range strings.FieldsSeq(text) {
+		word := []rune(text)
+		if len(line) > start {
+			if len(line)+1+len(word) > summaryWidth {
+				next()
+			} else {
+				line = append(line, ' ')
+			}
+		}
+		// A word wider than a line is cut.
+		for len(line)+len(word) > summaryWidth {
+			room := max(0, summaryWidth-len(line))
+			line, word = append(line, word[:room]...), word[room:]
+			next()
+		}
+		line = append(line, word...)
+	}
+	s.line("%s", string(line))
 }
 
 func (s *summary) verdict(r *Record) {
@@ -67,7 +86,7 @@ func (s *summary) verdict(r *Record) {
 	case r.Validity.KeptUp:
 		s.line("VALID, kept up: done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
 	default:
-		s.line("VALID, overloaded: done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
+		s.line("VALID, did not keep up (overloaded): done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
 	}
 	for _, reason := range r.Validity.Reasons {
 		s.wrap("  "+reason.Rule+": ", firstLine(reason.Detail))
@@ -108,7 +127,7 @@ func (s *summary) what(r *Record) {
 	case c.Pinned:
 		s.wrap("CPUs     ", fmt.Sprintf("pinned: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
 	default:
-		s.wrap("CPUs     ", fmt.Sprintf("SHARED, not pinned: any of %s", r.Provenance.Host.AllowedCPUs))
+		s.wrap("CPUs     ", "SHARED, not pinned: any of "+orUnknown(r.Provenance.Host.AllowedCPUs))
 	}
 	s.wrap("resident ", tracking(c))
 	s.line("")
@@ -119,6 +138,13 @@ func readerCPU(c *Config) string {
 		return ""
 	}
 	return ", reader " + c.ReaderCPU
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
 }
 
 func tracking(c *Config) string {
@@ -189,31 +215,44 @@ func (s *summary) state(r *Record) {
 }
 
 func (s *summary) machine(r *Record) {
+	type use struct{ run, wait, preempted int64 }
 	var roles []string
-	run, wait, switches := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	uses := map[string]use{}
 	for _, th := range r.Threads {
-		if _, seen := run[th.Role]; !seen {
+		u, seen := uses[th.Role]
+		if !seen {
 			roles = append(roles, th.Role)
 		}
-		run[th.Role] += max(0, th.RunNS)
-		wait[th.Role] += max(0, th.RunQueueWaitNS)
-		switches[th.Role] += max(0, th.InvoluntaryContextSwitches)
+		uses[th.Role] = use{plus(u.run, th.RunNS), plus(u.wait, th.RunQueueWaitNS), plus(u.preempted, th.InvoluntaryContextSwitches)}
 	}
 	if len(roles) > 0 {
 		s.line("")
 		s.line("%-14s %12s %16s %16s", "CPU time", "on a CPU", "waiting for one", "preempted")
 		for _, role := range roles {
-			s.line("%-14s %12s %16s %16d", role, ns(run[role]), ns(wait[role]), switches[role])
+			u := uses[role]
+			s.line("%-14.14s %12s %16s %16s", role, known(u.run, ns), known(u.wait, ns), known(u.preempted, func(n int64) string { return count(float64(n)) }))
 		}
 	}
 	m := &r.Machine
-	steal := "unknown"
-	if m.StealNS >= 0 {
-		steal = ns(m.StealNS)
-	}
 	s.line("")
 	s.wrap("machine  ", fmt.Sprintf("%d collections, %d heap allocations, %d major faults, steal %s, peak %s resident",
-		m.GarbageCollections, m.HeapAllocations, m.MajorFaults, steal, count(float64(m.PeakRSSBytes))+"B"))
+		m.GarbageCollections, m.HeapAllocations, m.MajorFaults, known(m.StealNS, ns), count(float64(m.PeakRSSBytes))+"B"))
+}
+
+// plus adds usages; with one that is not known, the sum is not known either.
+func plus(a, b int64) int64 {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return a + b
+}
+
+// known writes a usage that may be -1.
+func known(n int64, write func(int64) string) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return write(n)
 }
 
 // ns writes a duration in ns with three significant digits.
