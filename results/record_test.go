@@ -238,3 +238,20 @@ func TestSummarizeAgainstItsDefinition(t *testing.T) {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
+
+// TestQuantilesOfEverySize has the samples 1..n, whose ranks are their values, so
+// that the definition can be checked in integers for sizes that matter.
+func TestQuantilesOfEverySize(t *testing.T) {
+	for n := int64(1); n <= 2100; n++ {
+		samples := make([]int64, n)
+		for i := range samples {
+			samples[i] = n - int64(i)
+		}
+		d := Summarize(samples)
+		for k, got := range map[int64]int64{500: d.P50, 900: d.P90, 990: d.P99, 999: d.P999} {
+			if 1000*got < k*n || 1000*(got-1) >= k*n {
+				t.Errorf("n = %d: %d/1000 is %d", n, k, got)
+			}
+		}
+	}
+}
