@@ -39,12 +39,14 @@ type trial struct {
 	reader       *reader
 	pool         *indexer.Pool
 
-	// lost says that a query thread did not come back from its lookup, so that
-	// what it writes must not be read.
-	lost    bool
-	threads []threadInfo
-	mu      sync.Mutex // guards failures
-	failed  []error
+	// unfinished says that event threads were still at work when the drain was
+	// given up, lost that a query thread did not come back from its lookup: what
+	// they write must not be read.
+	unfinished bool
+	lost       bool
+	threads    []threadInfo
+	mu         sync.Mutex // guards failures
+	failed     []error
 
 	_ [idle.CacheLine]byte
 	// publishedThrough is the first query that is not published yet: every
@@ -113,7 +115,7 @@ func (o *eventObserver) Applied(thread int, id uint32, _ indexer.Slot, _ *indexe
 // could not be pinned; a trial that ran but broke a rule of validity gives a
 // record that says so. A cancelled context during the run ends it early with a
 // record that is marked as interrupted; before the run it gives ctx's error.
-func Run(ctx context.Context, cfg Config) (*results.Record, error) {
+func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
@@ -134,11 +136,16 @@ func Run(ctx context.Context, cfg Config) (*results.Record, error) {
 		return nil, err
 	}
 	cfg.Phase(PhaseSetup)
-	index, err := cfg.Index.New(indexer.Config{Threads: threads.EventThreads, Slots: len(t.corpus.Ranks)})
+	index, err := cfg.Index.New(indexConfig(&cfg))
 	if err != nil {
 		return nil, fmt.Errorf("index %s: %w", cfg.Index.Name, err)
 	}
-	defer index.Close()
+	defer func() {
+		// Threads that did not end may still be in a call.
+		if !t.unfinished && !t.lost {
+			err = errors.Join(err, index.Close())
+		}
+	}()
 	if err := t.setUp(ctx, index); err != nil {
 		if t.pool != nil {
 			err = errors.Join(err, t.pool.Close(context.WithoutCancel(ctx)))
@@ -150,14 +157,19 @@ func Run(ctx context.Context, cfg Config) (*results.Record, error) {
 		return nil, err
 	}
 	cfg.Phase(PhaseSummarise)
-	rec := t.summarise(raw)
+	rec = t.summarise(raw)
 	rec.Config.GOMAXPROCS = procs
-	if cfg.Verify && raw.drainErr == nil && t.pool.Err() == nil {
+	if cfg.Verify && !raw.interrupted && raw.drainErr == nil && t.pool.Err() == nil {
 		cfg.Phase(PhaseVerify)
-		if rec.Verify, err = t.verify(ctx, index); err != nil {
+		rec.Verify, err = t.verify(ctx, index)
+		switch {
+		case ctx.Err() != nil:
+			// What was measured is kept, but not what was asked for.
+			invalidate(rec, "interrupted", "a signal stopped the verification")
+			rec.Verify, rec.Validity.Interrupted = nil, true
+		case err != nil:
 			return nil, fmt.Errorf("verify: %w", err)
-		}
-		if !rec.Verify.OK {
+		case !rec.Verify.OK:
 			invalidate(rec, "verify", fmt.Sprintf("%d mismatches with the reference index; first: %s", rec.Verify.Mismatches, rec.Verify.First[0]))
 		}
 	}
@@ -168,10 +180,14 @@ func Run(ctx context.Context, cfg Config) (*results.Record, error) {
 	for i := range t.queryThreads {
 		t.queryThreads[i].reader.Close()
 	}
-	if err := t.pool.Close(ctx); err != nil && t.pool.Err() == nil {
+	if err := t.pool.Close(context.WithoutCancel(ctx)); err != nil && t.pool.Err() == nil {
 		return nil, fmt.Errorf("end of the event threads: %w", err)
 	}
 	return rec, nil
+}
+
+func indexConfig(cfg *Config) indexer.Config {
+	return indexer.Config{Threads: cfg.Placement.Threads.EventThreads, Slots: len(cfg.Corpus.Ranks)}
 }
 
 // quiesce gives back what the preparation used and lets the machine rest.
@@ -531,6 +547,7 @@ func (t *trial) drain(answered <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.cfg.DrainTimeout)
 	defer cancel()
 	flushErr := t.pool.Flush(ctx)
+	t.unfinished = ctx.Err() != nil
 	select {
 	case <-answered:
 	case <-ctx.Done():

@@ -80,8 +80,7 @@ func (t *trial) join() (*stamps, []results.Reason) {
 			}
 		}
 	}
-	// After a drain that did not end the event threads still write.
-	if t.drained.Load() && !t.abort.Load() {
+	if !t.unfinished {
 		next := make([]uint32, len(t.corpus.Ranks))
 		for thread, done := range t.observer.done {
 			for _, d := range done {
