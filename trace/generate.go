@@ -498,6 +498,9 @@ func exp(x float64) float64 {
 
 func log(x float64) float64 {
 	f, e := math.Frexp(x)
+	if f < math.Sqrt2/2 {
+		f, e = 2*f, e-1
+	}
 	s := (f - 1) / (f + 1)
 	s2 := float64(s * s)
 	sum := 0.0

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/guptarohit/asciigraph"
-	"github.com/montanaflynn/stats"
 )
 
 // Info describes a trace.
@@ -50,8 +49,8 @@ type Arrivals struct {
 	Requests []int   `json:"requests"`
 }
 
-// LengthInfo describes lengths in tokens. Quantiles are by nearest rank, so that
-// each is a length that occurs.
+// LengthInfo describes lengths in tokens. The p% quantile of n lengths is number
+// floor((n-1) p/100) of the sorted ones, counted from 0, so that it occurs.
 type LengthInfo struct {
 	TotalTokens int64   `json:"total_tokens"`
 	MeanTokens  float64 `json:"mean_tokens"`
@@ -153,30 +152,27 @@ func (info *Info) describeBlocks(t *Trace) {
 }
 
 func describeLengths(t *Trace, length func(*row) uint32) LengthInfo {
-	if t.Len() == 0 {
+	n := t.Len()
+	if n == 0 {
 		return LengthInfo{}
 	}
-	values := make(stats.Float64Data, t.Len())
 	var info LengthInfo
+	sorted := make([]uint32, n)
 	for i := range t.rows {
-		n := length(&t.rows[i])
-		values[i] = float64(n)
-		info.TotalTokens += int64(n)
+		sorted[i] = length(&t.rows[i])
+		info.TotalTokens += int64(sorted[i])
 	}
-	slices.Sort(values) // so that the calls below need not
-	quantile := func(percent float64) int {
-		// It fails without values or with a percentage that is none.
-		v, _ := stats.PercentileNearestRank(values, percent)
-		return int(v)
-	}
-	info.MeanTokens = float64(info.TotalTokens) / float64(t.Len())
+	slices.Sort(sorted)
+	quantile := func(percent int) int { return int(sorted[(n-1)*percent/100]) }
+	info.MeanTokens = float64(info.TotalTokens) / float64(n)
 	info.P50Tokens, info.P90Tokens, info.P99Tokens = quantile(50), quantile(90), quantile(99)
 	info.MaxTokens = quantile(100)
 	return info
 }
 
 // Plot draws the rate of arrivals over time for a terminal, at most width and 80
-// columns wide. It returns "" if there is no rate, as all arrive at once.
+// columns wide, but at least about 50. It returns "" if there is no rate, as all
+// arrive at once.
 func (i Info) Plot(width int) string {
 	if i.SpanMS <= 0 {
 		return ""
@@ -186,16 +182,17 @@ func (i Info) Plot(width int) string {
 	for k, n := range i.Arrivals.Requests {
 		rates[k] = float64(n) / (i.Arrivals.BucketMS / 1000)
 	}
-	draw := func(columns int) string {
-		return asciigraph.Plot(rates, asciigraph.Height(8), asciigraph.Width(max(columns, 2)), asciigraph.LowerBound(0),
+	// The labels take what their figures need, which is known once they are drawn.
+	for columns := width; ; {
+		plot := asciigraph.Plot(rates, asciigraph.Height(8), asciigraph.Width(columns), asciigraph.LowerBound(0),
+			asciigraph.YAxisValueFormatter(func(rate float64) string { return fmt.Sprintf("%.3g", rate) }),
 			asciigraph.Caption(fmt.Sprintf("requests per second over %.4g s", i.SpanMS/1000)))
+		over := widest(plot) - width
+		if over <= 0 || columns <= 20 {
+			return plot
+		}
+		columns = max(columns-over, 20)
 	}
-	// The labels take what their figures need.
-	plot := draw(width)
-	if over := widest(plot) - width; over > 0 {
-		plot = draw(width - over)
-	}
-	return plot
 }
 
 func widest(text string) int {
