@@ -201,6 +201,11 @@ func (p *GenerateParams) Validate() error {
 		errs = append(errs, fmt.Errorf("--max-input-tokens is %d, which has no room for --system-tokens up to %d and a first message; raise it",
 			p.MaxInputTokens, p.SystemTokens.Max))
 	}
+	// The generator draws every burst, so they must not be far more than sessions.
+	if p.BurstShare > 0 && p.SessionsPerSecond*p.BurstSeconds/p.BurstShare < 1e-3 {
+		errs = append(errs, fmt.Errorf("--burst-seconds is %v, so that more than 1000 bursts pass between two sessions; raise it or --sessions-per-second",
+			p.BurstSeconds))
+	}
 	return errors.Join(errs...)
 }
 

@@ -286,6 +286,7 @@ func TestGenerateValidates(t *testing.T) {
 		"--burst-factor is 0.5":             func(p *GenerateParams) { p.BurstFactor = 0.5 },
 		"--burst-share is 1":                func(p *GenerateParams) { p.BurstShare = 1 },
 		"--burst-seconds is +Inf":           func(p *GenerateParams) { p.BurstSeconds = math.Inf(1) },
+		"1000 bursts pass between two":      func(p *GenerateParams) { p.SessionsPerSecond = 1e-6 },
 		"--system-prompts is 0":             func(p *GenerateParams) { p.SystemPrompts = 0 },
 		"--system-skew is -1":               func(p *GenerateParams) { p.SystemSkew = -1 },
 		"--mean-turns is 0.9":               func(p *GenerateParams) { p.MeanTurns = 0.9 },
@@ -322,11 +323,11 @@ func TestGenerateProperties(t *testing.T) {
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		p := GenerateParams{
-			Seed: rapid.Uint64().Draw(rt, "seed"), BlockSize: rapid.IntRange(1, 64).Draw(rt, "block"), Requests: rapid.IntRange(1, 60).Draw(rt, "requests"),
-			SessionsPerSecond: rapid.Float64Range(1e-6, 1e6).Draw(rt, "rate"), BurstFactor: rapid.Float64Range(1, 1e6).Draw(rt, "factor"),
+			Seed: rapid.Uint64().Draw(rt, "seed"), BlockSize: rapid.IntRange(1, 64).Draw(rt, "block"), Requests: rapid.IntRange(1, 40).Draw(rt, "requests"),
+			SessionsPerSecond: rapid.Float64Range(1e-2, 1e6).Draw(rt, "rate"), BurstFactor: rapid.Float64Range(1, 1e6).Draw(rt, "factor"),
 			BurstShare: rapid.Float64Range(0, 0.999).Draw(rt, "share"), BurstSeconds: rapid.Float64Range(1, 1e6).Draw(rt, "burst"),
 			SystemPrompts: rapid.IntRange(1, 20).Draw(rt, "prompts"), SystemSkew: rapid.Float64Range(0, 10).Draw(rt, "skew"),
-			SystemTokens: length.Draw(rt, "system"), MeanTurns: rapid.Float64Range(1, 20).Draw(rt, "turns"), MaxTurns: rapid.IntRange(1, 30).Draw(rt, "most"),
+			SystemTokens: length.Draw(rt, "system"), MeanTurns: rapid.Float64Range(1, 20).Draw(rt, "turns"), MaxTurns: rapid.IntRange(1, 15).Draw(rt, "most"),
 			FirstTokens: length.Draw(rt, "first"), MessageTokens: length.Draw(rt, "message"), OutputTokens: length.Draw(rt, "output"), ThinkMS: length.Draw(rt, "think"),
 			MaxInputTokens: rapid.IntRange(300, 1000).Draw(rt, "input"), ToolShare: rapid.Float64Range(0, 1).Draw(rt, "tools"),
 			MaxToolCalls: rapid.IntRange(1, 4).Draw(rt, "calls"), ToolTokens: length.Draw(rt, "tool"), ToolMS: length.Draw(rt, "wait"),

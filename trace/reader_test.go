@@ -262,7 +262,7 @@ func zstdPacked(text string) []byte {
 
 func TestCompression(t *testing.T) {
 	// Incompressible, so that a cut in the middle is one in the rows.
-	long := manyRows(20000)
+	long := manyRows(3000)
 	skippable := append([]byte("\x52\x2a\x4d\x18\x03\x00\x00\x00abc"), zstdPacked(twoRows)...)
 	for name, data := range map[string][]byte{
 		"plain": []byte(twoRows), "gzip": gzipped(twoRows), "zstd": zstdPacked(twoRows),
@@ -430,7 +430,7 @@ func TestReaderEndsAndErrorsStay(t *testing.T) {
 
 func TestLoadProgressAndCancel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
-	text := manyRows(30000)
+	text := manyRows(12000)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -503,10 +503,10 @@ func (r *repeat) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Memory grows with what is kept: 65 MB of text make 5.5 MB of trace, in a handful
+// Memory grows with what is kept: 65 MB of text make 2.2 MB of trace, in a handful
 // of objects.
 func TestMemoryGrowsWithWhatIsKept(t *testing.T) {
-	const rows, junk = 20000, 3000
+	const rows, junk = 8000, 8000
 	kept := int64(rows * (24*8 + 48 + 24 + 8 + 4))
 	heap := func() (bytes, objects int64) {
 		var m runtime.MemStats
