@@ -57,6 +57,10 @@ func OnlineCPUs() ([]int, error) {
 // ThreadCPUs returns the CPUs that the calling OS thread may use, ascending.
 func ThreadCPUs() ([]int, error) { return mask(0) }
 
+// TaskCPUs returns the CPUs that a living thread of this process may use,
+// ascending.
+func TaskCPUs(tid int) ([]int, error) { return mask(tid) }
+
 // CurrentCPU returns the CPU that the calling OS thread runs on. Unless it is
 // pinned, that may have changed already.
 func CurrentCPU() (int, error) {

@@ -248,11 +248,7 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		Layout:        cfg.Layout,
 		Idle:          mode,
 		OnThread: func(i int) (func(), error) {
-			info := t.thread(roleEvent, i)
-			if err := t.enter(info); err != nil {
-				return nil, err
-			}
-			return func() { t.leave(info) }, nil
+			return nil, t.enter(t.thread(roleEvent, i))
 		},
 	})
 	if err != nil {
@@ -362,15 +358,6 @@ func (t *trial) enter(info *threadInfo) error {
 	return nil
 }
 
-// leave is called on the same OS thread after the end.
-func (t *trial) leave(info *threadInfo) {
-	if info.cpu == NoCPU {
-		return
-	}
-	cpus, err := host.ThreadCPUs()
-	info.held = err == nil && len(cpus) == 1 && cpus[0] == info.cpu
-}
-
 func (t *trial) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -408,9 +395,8 @@ func (t *trial) launch(c *crew, group *sync.WaitGroup, info *threadInfo, run fun
 			t.runFromStart(info, run)
 		}
 		group.Done()
-		// The thread lives until its usage has been read.
+		// The thread lives until its usage and its mask have been read.
 		<-c.finish
-		t.leave(info)
 	}()
 }
 
@@ -525,6 +511,8 @@ func (t *trial) measure(ctx context.Context) (*raw, error) {
 		if th.after, err = host.ReadTaskUsage(th.tid); err != nil {
 			th.haveUsage = false
 		}
+		cpus, err := host.TaskCPUs(th.tid)
+		th.held = err == nil && len(cpus) == 1 && cpus[0] == th.cpu
 	}
 	if now := host.StealNS(); steal >= 0 && now >= 0 {
 		out.steal = now - steal

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/kvbench/kvbench"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"kvbench": func() { os.Exit(kvbench.Main(os.Args, kvbench.Extensions{})) },
+	})
+}
+
+// TestScripts runs kvbench as a user would: see testdata/script.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			shared, err := sharedTrace()
+			if err != nil {
+				return err
+			}
+			env.Setenv("SHARED_TRACE", shared)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "shared-trace":
+				shared, err := sharedTrace()
+				return shared != "", err
+			case "tmpfs":
+				return canMount(), nil
+			}
+			return false, fmt.Errorf("no condition is called %s", cond)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":     exits,
+			"replays":   replays,
+			"interrupt": interrupt,
+			"longline":  longLine,
+			"smalldisk": smallDisk,
+			"onecpu":    oneCPU,
+			"wide":      wide,
+		},
+	})
+}
+
+// sharedTrace returns the path of the real trace beside the repository, "" if
+// there is none.
+func sharedTrace() (string, error) {
+	path, err := filepath.Abs("../../../shared/traces/mooncake/conversation_trace.jsonl")
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", nil
+	}
+	return path, nil
+}
+
+// exits runs kvbench and checks the exit code: exits CODE ARGS...
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE ARGS...")
+	}
+	err := ts.Exec("kvbench", args[1:]...)
+	if got := fmt.Sprint(code(err)); got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+func code(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := err.(*exec.ExitError); ok {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// replays runs kvbench replay and expects it to succeed: replays ARGS... A busy
+// machine may make issuers late, which makes a trial invalid and is no fault of
+// the program; then it runs again, and in the end lateness alone is accepted.
+func replays(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("usage: replays ARGS...")
+	}
+	for range 5 {
+		err := ts.Exec("kvbench", append([]string{"replay"}, args...)...)
+		if err == nil {
+			return
+		}
+		stderr := ts.ReadFile("stderr")
+		if code(err) != 3 || !strings.Contains(stderr, "issue_span") {
+			ts.Fatalf("exit code %d", code(err))
+		}
+		ts.Logf("issued late")
+	}
+}
+
+// interrupt runs kvbench and sends it SIGINT when its log says what is given:
+// interrupt TEXT ARGS... The exit code must be 130.
+func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: interrupt TEXT ARGS...")
+	}
+	cmd := exec.Command("kvbench", append([]string{"--verbose"}, args[1:]...)...)
+	path, err := exec.LookPath("kvbench")
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if p := filepath.Join(dir, "kvbench"); err != nil {
+			if _, e := os.Stat(p); e == nil {
+				path, err = p, nil
+			}
+		}
+	}
+	ts.Check(err)
+	cmd.Path, cmd.Err = path, nil
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"))
+	var out bytes.Buffer
+	errs, err := cmd.StderrPipe()
+	ts.Check(err)
+	cmd.Stdout = &out
+	ts.Check(cmd.Start())
+	var log bytes.Buffer
+	buf := make([]byte, 4096)
+	sent := false
+	for {
+		n, err := errs.Read(buf)
+		log.Write(buf[:n])
+		if !sent && strings.Contains(log.String(), args[0]) {
+			sent = true
+			time.Sleep(200 * time.Millisecond)
+			ts.Check(cmd.Process.Signal(syscall.SIGINT))
+		}
+		if err != nil {
+			break
+		}
+	}
+	err = cmd.Wait()
+	ts.Logf("[stdout]\n%s[stderr]\n%s", out.String(), log.String())
+	if !sent || code(err) != 130 {
+		ts.Fatalf("signal sent: %v, exit code %d, want 130", sent, code(err))
+	}
+}
+
+// longLine writes a trace whose second line has that many bytes: longline FILE N
+func longLine(ts *testscript.TestScript, _ bool, args []string) {
+	var n int
+	_, err := fmt.Sscan(args[1], &n)
+	ts.Check(err)
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer f.Close()
+	_, err = f.WriteString(`{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [1]}` + "\n" + `{"timestamp": 1, "hash_ids": [`)
+	ts.Check(err)
+	chunk := bytes.Repeat([]byte("7,"), 1<<19)
+	for written := 0; written < n; written += len(chunk) {
+		_, err = f.Write(chunk)
+		ts.Check(err)
+	}
+}
+
+func canMount() bool {
+	dir, err := os.MkdirTemp("", "kvbench-mount")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(dir)
+	if unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k") != nil {
+		return false
+	}
+	return unix.Unmount(dir, 0) == nil
+}
+
+// smallDisk mounts a file system of one page of data: smalldisk DIR
+func smallDisk(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o777))
+	ts.Check(unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"))
+	ts.Defer(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+// oneCPU runs kvbench where it may use one CPU only: onecpu ARGS...
+func oneCPU(ts *testscript.TestScript, _ bool, args []string) {
+	if c := code(ts.Exec("taskset", append([]string{"-c", "0", "kvbench"}, args...)...)); c != 0 && c != 3 {
+		ts.Fatalf("exit code %d", c)
+	}
+}
+
+// wide checks that no line of a file is wider than that: wide FILE COLUMNS
+func wide(ts *testscript.TestScript, _ bool, args []string) {
+	var columns int
+	_, err := fmt.Sscan(args[1], &columns)
+	ts.Check(err)
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns {
+			ts.Fatalf("%d columns: %s", n, line)
+		}
+	}
+}
