@@ -263,12 +263,22 @@ func zstdPacked(text string) []byte {
 func TestCompression(t *testing.T) {
 	// Incompressible, so that a cut in the middle is one in the rows.
 	long := manyRows(3000)
+	var wide bytes.Buffer // as zstd --long=27 writes it
+	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Write([]byte(twoRows[:20]))
+	z.Flush()
+	z.Write([]byte(twoRows[20:]))
+	z.Close()
 	skippable := append([]byte("\x52\x2a\x4d\x18\x03\x00\x00\x00abc"), zstdPacked(twoRows)...)
 	for name, data := range map[string][]byte{
 		"plain": []byte(twoRows), "gzip": gzipped(twoRows), "zstd": zstdPacked(twoRows),
 		"gzip in parts": append(gzipped(twoRows[:20]), gzipped(twoRows[20:])...),
 		"zstd in parts": append(zstdPacked(twoRows[:20]), zstdPacked(twoRows[20:])...),
 		"skippable":     skippable,
+		"wide window":   wide.Bytes(),
 	} {
 		// The name says nothing, and reads may be short.
 		path := filepath.Join(t.TempDir(), "trace.txt")

@@ -128,7 +128,7 @@ func (info *Info) describeBlocks(t *Trace) {
 		ids := t.hashIDs(i)
 		info.MaxRequestBlocks = max(info.MaxRequestBlocks, len(ids))
 		node, hit := uint32(0), 0
-		for depth, id := range ids {
+		for _, id := range ids {
 			if again, ok := seen[id]; ok && !again {
 				info.RepeatedBlocks++
 				seen[id] = true
@@ -136,10 +136,9 @@ func (info *Info) describeBlocks(t *Trace) {
 				seen[id] = false
 			}
 			next, ok := nodes[edge{node, id}]
-			if ok && hit == depth {
-				hit++
-			}
-			if !ok {
+			if ok {
+				hit++ // and so were all before it
+			} else {
 				next = uint32(len(nodes) + 1)
 				nodes[edge{node, id}] = next
 			}

@@ -181,6 +181,9 @@ func TestTransformErrors(t *testing.T) {
 		{"expand -1", func() (*Trace, error) { return small.ExpandPrefix(-1) }, "length factor"},
 		{"expand ids", func() (*Trace, error) { return huge.ExpandPrefix(2) },
 			"line 3: the id 18446744073709551614 becomes larger than 2^64-1; lower the length factor"},
+		{"expand the last of an id", func() (*Trace, error) {
+			return mustNew(t, Request{0, "", 0, nan, 1, 1, []uint64{math.MaxUint64 / 3}}).ExpandPrefix(3)
+		}, "becomes larger than 2^64-1; lower the length factor"},
 		{"expand lengths", func() (*Trace, error) { return small.ExpandPrefix(1 << 22) },
 			"line 1: an input of 600 tokens becomes longer than 2147483647; lower the length factor"},
 		{"expand the number of ids", func() (*Trace, error) {
