@@ -93,7 +93,7 @@ func (s *summary) verdict(r *Record) {
 	}
 	if v := r.Verify; v != nil {
 		if v.OK {
-			s.line("verified: %d resident counts and %d answers equal the reference index", v.Ranks, v.Queries)
+			s.wrap("verified: ", fmt.Sprintf("%d resident counts and %d answers equal the reference index", v.Ranks, v.Queries))
 		} else {
 			s.line("NOT VERIFIED: %d mismatches with the reference index", v.Mismatches)
 			for _, m := range v.First {
@@ -215,7 +215,10 @@ func (s *summary) state(r *Record) {
 }
 
 func (s *summary) machine(r *Record) {
-	type use struct{ run, wait, preempted int64 }
+	type use struct {
+		threads              int
+		run, wait, preempted int64
+	}
 	var roles []string
 	uses := map[string]use{}
 	for _, th := range r.Threads {
@@ -223,14 +226,17 @@ func (s *summary) machine(r *Record) {
 		if !seen {
 			roles = append(roles, th.Role)
 		}
-		uses[th.Role] = use{plus(u.run, th.RunNS), plus(u.wait, th.RunQueueWaitNS), plus(u.preempted, th.InvoluntaryContextSwitches)}
+		uses[th.Role] = use{u.threads + 1, plus(u.run, th.RunNS), plus(u.wait, th.RunQueueWaitNS), plus(u.preempted, th.InvoluntaryContextSwitches)}
 	}
 	if len(roles) > 0 {
 		s.line("")
-		s.line("%-14s %12s %16s %16s", "CPU time", "on a CPU", "waiting for one", "preempted")
+		s.line("%-14s %8s %10s %8s %17s %12s", "CPU time", "threads", "on a CPU", "share", "waiting for one", "preempted")
 		for _, role := range roles {
 			u := uses[role]
-			s.line("%-14.14s %12s %16s %16s", role, known(u.run, ns), known(u.wait, ns), known(u.preempted, func(n int64) string { return count(float64(n)) }))
+			// The share of the time in which all threads of the role could have run.
+			share := func(run int64) string { return percent(float64(run), float64(r.Timing.EndNS)*float64(u.threads)) }
+			s.line("%-14.14s %8d %10s %8s %17s %12s", role, u.threads, known(u.run, ns), known(u.run, share), known(u.wait, ns),
+				known(u.preempted, func(n int64) string { return count(float64(n)) }))
 		}
 	}
 	m := &r.Machine
@@ -241,10 +247,21 @@ func (s *summary) machine(r *Record) {
 
 // plus adds usages; with one that is not known, the sum is not known either.
 func plus(a, b int64) int64 {
-	if a < 0 || b < 0 {
+	switch {
+	case a < 0 || b < 0:
 		return -1
+	case a > math.MaxInt64-b:
+		return math.MaxInt64
 	}
 	return a + b
+}
+
+// percent writes part of whole, as in "97%".
+func percent(part, whole float64) string {
+	if whole <= 0 {
+		return "unknown"
+	}
+	return significant(100*part/whole) + "%"
 }
 
 // known writes a usage that may be -1.
@@ -284,8 +301,12 @@ func count(v float64) string {
 	return significant(v)
 }
 
+// significant writes three digits, but for whole numbers, which it writes as
+// they are. Of what no trial has it writes the magnitude, so that columns hold.
 func significant(v float64) string {
 	switch a := math.Abs(v); {
+	case a >= 999_999.5:
+		return strconv.FormatFloat(v, 'g', 2, 64)
 	case a == math.Trunc(a) && a < 1000, a >= 99.95:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 9.995:
