@@ -127,6 +127,7 @@ func TestEveryCallReturnsWhenTheThreadPanics(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.Producer(0).Publish()
+				x.awaitInside()
 				done := make(chan error, 1)
 				go func() { done <- call(ctx, p) }()
 				th := p.threads[0]

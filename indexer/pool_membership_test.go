@@ -109,6 +109,13 @@ func TestReturningRankGoesHome(t *testing.T) {
 	if err := p.Unregister(testContext(t), gone...); err != nil {
 		t.Fatal(err)
 	}
+	// Strangers go where there are fewest; 0, 1 and 2 are left on the threads.
+	strangers := mustRegister(t, p, []Rank{{Worker: 90}, {Worker: 91}, {Worker: 92}})
+	for i, want := range []int{0, 0, 1} {
+		if got := p.ThreadOf(strangers[i]); got != want {
+			t.Errorf("new rank %d went to thread %d, want %d", i, got, want)
+		}
+	}
 	for _, rank := range gone {
 		slot := mustRegister(t, p, []Rank{rank})[0]
 		if want := slices.Index(all, rank) % 3; p.ThreadOf(slot) != want {
@@ -186,6 +193,7 @@ func TestCancelledCallsLoseNoSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Producer(0).Publish()
+	x.awaitInside()
 	for range 5 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		if _, err := p.Register(ctx, []Rank{{Worker: 50}, {Worker: 51}}); !errors.Is(err, context.DeadlineExceeded) {

@@ -206,7 +206,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	pr := p.Producer(0)
 	rng := rand.New(rand.NewPCG(3, 4))
 	deadline := time.Now().Add(30 * time.Second)
-	for id := range uint32(20000) {
+	for id := range uint32(5000) {
 		if err := pr.Push(slot, id); err != nil {
 			t.Fatal(err)
 		}

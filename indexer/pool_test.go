@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ type fakeIndex struct {
 	slots   [MaxRanks]fakeSlot
 	block   chan struct{}             // if set, Apply waits for it
 	panicOn func(ev *Event) (bad any) // if set, Apply panics with what it returns
+	inside  atomic.Int64              // calls of Apply that came as far as waiting for block
 	parked  atomic.Int64
 	faults  faults
 }
@@ -79,6 +81,7 @@ func (w *fakeWriter) Detach(slot Slot) {
 func (w *fakeWriter) Apply(ev *Event) Effect {
 	x := w.x
 	if x.block != nil {
+		x.inside.Add(1)
 		<-x.block
 	}
 	if x.panicOn != nil {
@@ -119,6 +122,14 @@ func (s fakeSource) Event(id uint32, ev *Event) {
 type countingObserver struct{ applied []atomic.Int64 }
 
 func (o *countingObserver) Applied(thread int, _ uint32, _ Slot, _ *Effect) { o.applied[thread].Add(1) }
+
+// awaitInside waits until an event thread waits inside Apply. Before that a task
+// might still be done.
+func (x *fakeIndex) awaitInside() {
+	for x.inside.Load() == 0 {
+		time.Sleep(20 * time.Microsecond)
+	}
+}
 
 func newTestPool(t *testing.T, cfg PoolConfig) *Pool {
 	t.Helper()
@@ -251,13 +262,17 @@ func TestEventsOfARankAreAppliedOnceAndInOrder(t *testing.T) {
 func TestFlushIsABarrier(t *testing.T) {
 	idleModes(t, func(t *testing.T, mode IdleMode) {
 		x := &fakeIndex{}
-		p := newTestPool(t, PoolConfig{Index: x, Threads: 2, QueueCapacity: 64, Idle: mode})
+		p := newTestPool(t, PoolConfig{Index: x, Threads: 2, QueueCapacity: 1024, Idle: mode})
 		slots := mustRegister(t, p, ranks(4))
 		pr := p.Producer(0)
-		for id := range uint32(200) {
-			for _, slot := range slots {
-				if err := pr.Push(slot, id); err != nil {
-					t.Fatal(err)
+		// Several batches at a time.
+		const each = 2 * drainBatch
+		for round := range uint32(50) {
+			for id := round * each; id < (round+1)*each; id++ {
+				for _, slot := range slots {
+					if err := pr.Push(slot, id); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			pr.Publish()
@@ -266,8 +281,8 @@ func TestFlushIsABarrier(t *testing.T) {
 			}
 			for _, slot := range slots {
 				// Ordered by Flush: the race detector would object otherwise.
-				if n := x.slots[slot].next; n != uint64(id)+1 {
-					t.Fatalf("after a flush slot %d has %d events, want %d", slot, n, id+1)
+				if n := x.slots[slot].next; n != uint64(round+1)*each {
+					t.Fatalf("after a flush slot %d has %d events, want %d", slot, n, (round+1)*each)
 				}
 			}
 		}
@@ -334,6 +349,7 @@ func TestCallsHonourTheirContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Producer(0).Publish()
+	x.awaitInside()
 	for name, call := range map[string]func(ctx context.Context) error{
 		"flush":      p.Flush,
 		"track":      p.TrackResidentBlocks,
@@ -374,8 +390,8 @@ func TestOnThread(t *testing.T) {
 			}
 			return func() { ended.Add(1) }, nil
 		}})
-	if err == nil || ended.Load() != 2 {
-		t.Errorf("error %v, %d threads ended orderly; want an error and 2", err, ended.Load())
+	if err == nil || !strings.Contains(err.Error(), "event thread 1: CPU 7") || ended.Load() != 2 {
+		t.Errorf("error %v, %d threads ended orderly; want the thread's error and 2", err, ended.Load())
 	}
 	_, err = NewPool(PoolConfig{Index: &fakeIndex{}, Source: fakeSource{}, Threads: 1, Producers: 1, QueueCapacity: 1,
 		OnThread: func(int) (func(), error) { panic("in the hook") }})
@@ -390,6 +406,7 @@ func TestNewPoolRefuses(t *testing.T) {
 		"no index":     func(c *PoolConfig) { c.Index = nil },
 		"no source":    func(c *PoolConfig) { c.Source = nil },
 		"no threads":   func(c *PoolConfig) { c.Threads = 0 },
+		"many threads": func(c *PoolConfig) { c.Threads = 1 << 20 },
 		"no producers": func(c *PoolConfig) { c.Producers = -1 },
 		"no capacity":  func(c *PoolConfig) { c.QueueCapacity = 0 },
 		"huge":         func(c *PoolConfig) { c.QueueCapacity = 1 << 40 },
