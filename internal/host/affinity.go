@@ -72,8 +72,9 @@ func CurrentCPU() (int, error) {
 }
 
 func mask(tid int) ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(tid, &set); err != nil {
+	// The plain set ends at 1024 CPUs, and kernels built for more refuse it.
+	set := unix.NewCPUSet(maxCPU + 1)
+	if err := unix.SchedGetaffinityDynamic(tid, set); err != nil {
 		return nil, fmt.Errorf("read the CPU mask: %w", err)
 	}
 	n := set.Count()
@@ -90,19 +91,17 @@ func mask(tid int) ([]int, error) {
 // to one CPU and reads the mask back. Only a confirmed pin returns nil; the
 // error names the CPU and says why not.
 func PinThread(cpu int) error {
-	return pin(cpu, func(set *unix.CPUSet) error { return unix.SchedSetaffinity(0, set) }, ThreadCPUs, OnlineCPUs)
+	return pin(cpu, func(set unix.CPUSetDynamic) error { return unix.SchedSetaffinityDynamic(0, set) }, ThreadCPUs, OnlineCPUs)
 }
 
 // pin is PinThread on any kernel.
-func pin(cpu int, set func(*unix.CPUSet) error, get, online func() ([]int, error)) error {
-	var want unix.CPUSet
-	if cpu >= 0 {
-		want.Set(cpu)
+func pin(cpu int, set func(unix.CPUSetDynamic) error, get, online func() ([]int, error)) error {
+	if cpu < 0 || cpu > maxCPU {
+		return fmt.Errorf("cannot pin to CPU %d: CPU numbers go from 0 to %d", cpu, maxCPU)
 	}
-	if want.Count() == 0 {
-		return fmt.Errorf("cannot pin to CPU %d: that is not a CPU number that the kernel takes", cpu)
-	}
-	if err := set(&want); err != nil {
+	want := unix.NewCPUSet(maxCPU + 1)
+	want.Set(cpu)
+	if err := set(want); err != nil {
 		return fmt.Errorf("cannot pin to CPU %d: %s: %w", cpu, whyNot(cpu, err, online), err)
 	}
 	got, err := get()

@@ -40,6 +40,18 @@ func TestPinThreadForReal(t *testing.T) {
 			if got, err := CurrentCPU(); err != nil || got != cpu {
 				t.Errorf("pinned to %d, runs on %d, %v", cpu, got, err)
 			}
+			// Another thread sees the same.
+			tid, seen := unix.Gettid(), make(chan []int)
+			go func() {
+				got, err := TaskCPUs(tid)
+				if err != nil {
+					t.Error(err)
+				}
+				seen <- got
+			}()
+			if got := <-seen; !slices.Equal(got, []int{cpu}) {
+				t.Errorf("pinned to %d, the mask seen from elsewhere is %v", cpu, got)
+			}
 			// The pin of one thread is not a limit of the process.
 			if got, err := AllowedCPUs(); err != nil || !slices.Equal(got, allowed) {
 				t.Errorf("with a thread on CPU %d, allowed are %v, %v; want %v", cpu, got, err, allowed)
@@ -81,7 +93,8 @@ func TestPinThreadToMissingCPU(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for cpu, want := range map[int]string{missing: "not online (online are " + FormatCPUs(online) + ")", -1: "not a CPU number", 5000: "not a CPU number"} {
+		for cpu, want := range map[int]string{missing: "not online (online are " + FormatCPUs(online) + ")", 5000: "not online", maxCPU: "not online",
+			maxCPU + 1: "go from 0 to 8191", -1: "go from 0 to 8191"} {
 			if err := PinThread(cpu); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("CPU %d: %v, want an error with %q", cpu, err, want)
 			}
@@ -90,6 +103,12 @@ func TestPinThreadToMissingCPU(t *testing.T) {
 			t.Errorf("after failed pins the mask is %v, %v; want %v", after, err, before)
 		}
 	})
+}
+
+func TestTaskCPUsOfNobody(t *testing.T) {
+	if got, err := TaskCPUs(1 << 30); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("%v, %v; want %v", got, err, unix.ESRCH)
+	}
 }
 
 func TestPinReasons(t *testing.T) {
@@ -114,7 +133,7 @@ func TestPinReasons(t *testing.T) {
 		"no reading":    {get: broken, want: "cannot confirm the pin to CPU 3: broken"},
 	} {
 		err := pin(3,
-			func(s *unix.CPUSet) error {
+			func(s unix.CPUSetDynamic) error {
 				if s.Count() != 1 || !s.IsSet(3) {
 					t.Errorf("%s: asked for %v", name, s)
 				}

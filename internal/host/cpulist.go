@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxCPU is the largest CPU number that a list may name.
+// maxCPU is the largest CPU number: Linux is built for at most 8192 CPUs.
 const maxCPU = 8191
 
 // ParseCPUs reads a list such as "0-3,8" and returns its CPUs in ascending
