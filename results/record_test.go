@@ -38,7 +38,7 @@ func sampleRecord() *Record {
 		},
 		Totals: Totals{Queries: 12031, RequestBlocks: 1100000, StoredEvents: 12031, StoredBlocks: 1000000, RemovedEvents: 20, RemovedBlocks: 2000,
 			BlockOps: 2102000, IssuedQueries: 12031, IssuedEvents: 12051, IssuedBlockOps: 2102000, CompletedQueries: 12031,
-			CompletedEvents: 12051, CompletedBlockOps: 2102000, MatchedRanks: 1500000, RankBlocks: 90000},
+			CompletedEvents: 12051, CompletedBlockOps: 2102000, MatchedRanks: 1500000, RankBlocks: 90000, EngineHitBlocks: 80000},
 		Rates: Rates{OfferedOpsPerSec: 12041, IssuedOpsPerSec: 12040, AchievedOpsPerSec: 9500.5,
 			OfferedBlockOpsPerSec: 1051000, IssuedBlockOpsPerSec: 1050900, AchievedBlockOpsPerSec: 829000.25},
 		Timing:  Timing{WindowNS: 2e9, IssueEndNS: 2000100000, LastQueryEndNS: 2000200000, LastEventEndNS: 2535000000, EndNS: 2535000000, DrainNS: 534900000, PrepareNS: 1200000000},

@@ -198,8 +198,8 @@ func (s *summary) state(r *Record) {
 	d := &r.Depths
 	s.wrap("waiting  ", fmt.Sprintf("at the end of issuing %d queries and %d events; at most %d and %d",
 		d.QueriesAtIssueEnd, d.EventsAtIssueEnd, d.MaxQueries, d.MaxEvents))
-	s.wrap("answers  ", fmt.Sprintf("%.1f ranks matched a query; its own rank held %.1f%% of its blocks",
-		over(r.Totals.MatchedRanks, r.Totals.CompletedQueries), 100*over(r.Totals.RankBlocks, r.Totals.RequestBlocks)))
+	s.wrap("answers  ", fmt.Sprintf("%.1f ranks matched a query; the mock engines hit %.1f%% of the request blocks",
+		over(r.Totals.MatchedRanks, r.Totals.CompletedQueries), 100*over(r.Totals.EngineHitBlocks, r.Totals.RequestBlocks)))
 	if b := r.Resident; b != nil {
 		s.wrap("resident ", fmt.Sprintf("%s blocks on %d ranks; min %s, median %s, max %s a rank",
 			count(float64(b.Sum)), b.Ranks, count(float64(b.Min)), count(float64(b.Median)), count(float64(b.Max))))

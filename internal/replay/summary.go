@@ -249,6 +249,7 @@ func (t *trial) totals(rec *results.Record, s *stamps) {
 	tt.StoredEvents, tt.StoredBlocks = m.StoredEvents, m.StoredBlocks
 	tt.RemovedEvents, tt.RemovedBlocks = m.RemovedEvents, m.RemovedBlocks
 	tt.ClearedEvents, tt.BlockOps = m.ClearedEvents, m.BlockOps()
+	tt.EngineHitBlocks = m.HitBlocks
 	for i, seen := range s.seen {
 		query := t.corpus.Ops[i].Kind == corpus.Query
 		if seen&seenHanded != 0 {

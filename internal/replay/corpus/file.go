@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvbench/kvbench/internal/atomicfile"
 )
 
 // IsCorpusFile says whether path is a regular file that starts like a corpus.
@@ -140,98 +140,18 @@ func kindOf(m fs.FileMode) string {
 // renamed. If path exists, it is replaced if overwrite is set and it is a
 // regular file; else it is left alone and the error is fs.ErrExist.
 func (c *Corpus) Write(path string, overwrite bool) error {
-	if err := c.write(path, overwrite); err != nil {
-		return fmt.Errorf("write corpus %s: %w", path, err)
+	err := atomicfile.Write(path, overwrite, func(w io.Writer) error {
+		if err := c.Check(); err != nil {
+			return fmt.Errorf("malformed corpus: %w", err)
+		}
+		img, err := c.seal()
+		if err != nil {
+			return err
+		}
+		return img.writeTo(w)
+	})
+	if err != nil {
+		return fmt.Errorf("corpus: %w", err)
 	}
 	return nil
-}
-
-func (c *Corpus) write(path string, overwrite bool) error {
-	if err := c.Check(); err != nil {
-		return fmt.Errorf("malformed corpus: %w", err)
-	}
-	// This early look spares the work; the rename below decides.
-	switch info, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case !overwrite:
-		return errExists
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("it exists and is not a regular file (%s); choose another name", info.Mode().Type())
-	}
-	img, err := c.seal()
-	if err != nil {
-		return err
-	}
-	f, err := createBeside(path)
-	if err != nil {
-		return err
-	}
-	tmp := f.Name()
-	err = errors.Join(img.writeTo(f), f.Sync())
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = moveTo(tmp, path, overwrite)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-var errExists = fmt.Errorf("%w; choose another name, remove it, or ask for it to be overwritten", fs.ErrExist)
-
-// createBeside makes a new file in the folder of path. Unlike os.CreateTemp it
-// gives the file the permissions that a file gets by default.
-func createBeside(path string) (*os.File, error) {
-	dir := filepath.Dir(path)
-	for try := 0; ; try++ {
-		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(".kvbench-%08x.tmp", rand.Uint32())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if errors.Is(err, fs.ErrExist) && try < 100 {
-			continue
-		}
-		if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-			return nil, fmt.Errorf("cannot make a file in folder %s: %w", dir, pathErr.Err)
-		}
-		return f, err
-	}
-}
-
-// moveTo renames tmp to path. Without overwrite it is atomic against others that
-// create path meanwhile.
-func moveTo(tmp, path string, overwrite bool) error {
-	if overwrite {
-		return os.Rename(tmp, path)
-	}
-	err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		err = linkTo(tmp, path)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return errExists
-	}
-	return err
-}
-
-// linkTo is for file systems that cannot rename without replacing: making a
-// link does not replace either.
-func linkTo(tmp, path string) error {
-	if err := os.Link(tmp, path); err != nil {
-		return err
-	}
-	return os.Remove(tmp)
-}
-
-// syncFolder makes a rename in a folder last.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, unix.EINVAL) {
-		err = nil // a file system that cannot sync folders
-	}
-	return errors.Join(err, d.Close())
 }
