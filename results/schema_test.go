@@ -38,24 +38,7 @@ type object = map[string]any
 
 func generateSchema(t *testing.T) []byte {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "record.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	structs, docs := map[string]*ast.StructType{}, map[string]string{}
-	for _, d := range file.Decls {
-		g, ok := d.(*ast.GenDecl)
-		if !ok || g.Tok != token.TYPE {
-			continue
-		}
-		for _, s := range g.Specs {
-			spec := s.(*ast.TypeSpec)
-			if st, ok := spec.Type.(*ast.StructType); ok {
-				structs[spec.Name.Name] = st
-				docs[spec.Name.Name] = strings.Join(strings.Fields(g.Doc.Text()), " ")
-			}
-		}
-	}
+	structs, docs := recordTypes(t)
 	defs := object{}
 	for name, st := range structs {
 		properties, required := object{}, []string{}
@@ -94,6 +77,36 @@ func generateSchema(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// recordTypes parses the structs of record.go and their comments.
+func recordTypes(t *testing.T) (map[string]*ast.StructType, map[string]string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "record.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	structs, docs := map[string]*ast.StructType{}, map[string]string{}
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		for _, s := range g.Specs {
+			spec := s.(*ast.TypeSpec)
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				structs[spec.Name.Name] = st
+				docs[spec.Name.Name] = strings.Join(strings.Fields(g.Doc.Text()), " ")
+			}
+		}
+	}
+	return structs, docs
+}
+
+func recordStructs(t *testing.T) map[string]*ast.StructType {
+	t.Helper()
+	structs, _ := recordTypes(t)
+	return structs
 }
 
 func jsonName(t *testing.T, f *ast.Field) (name string, omit bool) {

@@ -66,7 +66,7 @@ type Idler struct {
 // Rounds of Wait that spin, and that yield after these, before it sleeps.
 const (
 	spinRounds  = 16
-	yieldRounds = 32
+	yieldRounds = 2
 )
 
 // nap is how long Wait sleeps without a Parker.
