@@ -422,7 +422,6 @@ func (t *trial) runFromStart(info *threadInfo, run func()) {
 // raw is what a run leaves behind beside the threads' buffers.
 type raw struct {
 	startTime   time.Time
-	issueEndNS  int64 // by the clocks of the issuers, from the start
 	interrupted bool
 	drainErr    error
 	before      runtimeState

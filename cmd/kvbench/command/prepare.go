@@ -9,7 +9,6 @@ import (
 
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
-	"github.com/kvbench/kvbench/mocker"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/traces"
 )
@@ -20,7 +19,6 @@ type prepareFlags struct {
 	options corpus.Options
 	seed    uint64
 	window  time.Duration
-	model   mocker.ContextAware
 }
 
 // preparation are the names of the flags, which a saved corpus has settled.
