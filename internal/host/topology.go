@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -56,4 +57,49 @@ func physicalCores(cpus []CPU) int {
 		first[c.Siblings[0]] = true
 	}
 	return len(first)
+}
+
+// Spread returns cpus in the order in which threads should take them: first one
+// CPU of each physical core, then the second one of each, and so on.
+func Spread(cpus []int, topology []CPU) []int {
+	siblings := map[int][]int{}
+	for _, c := range topology {
+		siblings[c.Number] = c.Siblings
+	}
+	var out []int
+	taken := map[int]int{} // by core, named by its first sibling: CPUs in out
+	for round := 0; len(out) < len(cpus); round++ {
+		for _, cpu := range cpus {
+			core := cpu
+			if s := siblings[cpu]; len(s) > 0 {
+				core = s[0]
+			}
+			if !slices.Contains(out, cpu) && taken[core] == round {
+				taken[core]++
+				out = append(out, cpu)
+			}
+		}
+	}
+	return out
+}
+
+// SharedCores returns the sets of the given CPUs that lie on one physical core,
+// each with at least two CPUs.
+func SharedCores(cpus []int, topology []CPU) [][]int {
+	var out [][]int
+	for _, c := range topology {
+		if len(c.Siblings) == 0 || c.Siblings[0] != c.Number {
+			continue
+		}
+		var here []int
+		for _, s := range c.Siblings {
+			if slices.Contains(cpus, s) {
+				here = append(here, s)
+			}
+		}
+		if len(here) > 1 {
+			out = append(out, here)
+		}
+	}
+	return out
 }

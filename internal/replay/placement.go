@@ -81,7 +81,7 @@ func Place(req CPURequest, counts ThreadCounts, allowed []int) (Placement, error
 			p := unpinned(counts)
 			if !req.AllowShared {
 				p.Note = fmt.Sprintf("not pinned, CPUs shared: the run has %d threads and this process may use %d CPUs (%s)",
-					counts.total(), len(allowed), host.FormatCPUs(allowed))
+					counts.total(), len(allowed), listCPUs(allowed))
 			}
 			return p, nil
 		}
@@ -90,12 +90,14 @@ func Place(req CPURequest, counts ThreadCounts, allowed []int) (Placement, error
 	return pinned(req, counts, allowed)
 }
 
+func listCPUs(cpus []int) string { return host.FormatCPUs(slices.Sorted(slices.Values(cpus))) }
+
 func checkAllowed(req CPURequest, allowed []int) error {
 	check := func(flag string, cpus ...int) error {
 		for _, c := range cpus {
 			if c != NoCPU && !slices.Contains(allowed, c) {
 				return fmt.Errorf("--%s: CPU %d does not exist or is not allowed to this process; it may use %s",
-					flag, c, host.FormatCPUs(allowed))
+					flag, c, listCPUs(allowed))
 			}
 		}
 		return nil
@@ -237,7 +239,7 @@ func pinned(req CPURequest, c ThreadCounts, allowed []int) (Placement, error) {
 	}
 	if len(missing) > 0 {
 		return Placement{}, fmt.Errorf("not enough CPUs for %s: the run has %d threads and this process may use %d CPUs (%s); ask for fewer threads, or pass --allow-shared-cpus and accept a result that is marked as shared",
-			strings.Join(missing, ", "), c.total(), len(allowed), host.FormatCPUs(allowed))
+			strings.Join(missing, ", "), c.total(), len(allowed), listCPUs(allowed))
 	}
 	p.QueryIssuer = queryIssuer[0]
 	p.Query, p.Event = backend[:c.QueryThreads], backend[c.QueryThreads:]

@@ -217,11 +217,7 @@ func (t *trial) config() results.Config {
 	return c
 }
 
-func cpuSet(cpus []int) string {
-	cpus = slices.Clone(cpus)
-	slices.Sort(cpus)
-	return host.FormatCPUs(slices.Compact(cpus))
-}
+func cpuSet(cpus []int) string { return listCPUs(slices.Compact(slices.Sorted(slices.Values(cpus)))) }
 
 func (t *trial) timing(rec *results.Record, s *stamps) {
 	tm := &rec.Timing

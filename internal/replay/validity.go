@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -76,6 +77,9 @@ func (t *trial) warn(rec *results.Record) {
 	} else if p.Shared {
 		say("threads share CPUs (--allow-shared-cpus); figures are not comparable with those of a run on CPUs of its own")
 	}
+	if p.Pinned {
+		t.warnOfSiblings(say)
+	}
 	if ranks := len(t.corpus.Ranks); p.Threads.EventThreads > ranks {
 		say("%d event threads but %d ranks: %d threads have nothing to do", p.Threads.EventThreads, ranks, p.Threads.EventThreads-ranks)
 	}
@@ -96,5 +100,22 @@ func (t *trial) warn(rec *results.Record) {
 	}
 	if rec.Validity.Valid && !rec.Validity.KeptUp {
 		say("overloaded: done at %.2f x window; throughput measures the backend, latencies measure the queue", float64(rec.Timing.EndNS)/float64(rec.Timing.WindowNS))
+	}
+}
+
+// warnOfSiblings says which threads compete for the units of one physical core
+// though each has a CPU of its own.
+func (t *trial) warnOfSiblings(say func(format string, args ...any)) {
+	topology, err := host.Topology()
+	if err != nil {
+		say("the kernel does not say which CPUs share a physical core, so threads may: %v", err)
+		return
+	}
+	cpus := make([]int, len(t.threads))
+	for i := range t.threads {
+		cpus[i] = t.threads[i].cpu
+	}
+	for _, shared := range host.SharedCores(cpus, topology) {
+		say("CPUs %s are on one physical core, so their threads slow each other down; give each thread a core of its own", host.FormatCPUs(shared))
 	}
 }

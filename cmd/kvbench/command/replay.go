@@ -203,6 +203,9 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 	if err != nil {
 		return err
 	}
+	if topology, err := host.Topology(); err == nil {
+		allowed = host.Spread(allowed, topology)
+	}
 	f.cfg.Placement, err = replay.Place(req, f.counts, allowed)
 	return err
 }
