@@ -25,24 +25,36 @@ func (x *Index) Check() error {
 			if r.version.Load()%2 != 0 {
 				return fmt.Errorf("flat: slot %d: an event is being applied", slot)
 			}
-			n := 0
+			if err := r.names.check(); err != nil {
+				return fmt.Errorf("flat: slot %d: %w", slot, err)
+			}
+			if err := r.more.check(); err != nil {
+				return fmt.Errorf("flat: slot %d: counts: %w", slot, err)
+			}
+			distinct := 0
 			for _, c := range r.names.cells {
 				if c.place == 0 {
 					continue
 				}
-				n++
-				names[held{c.place, indexer.Slot(slot)}]++
-				if r.names.get(c.sequence) != c.place {
-					return fmt.Errorf("flat: slot %d: sequence hash %d cannot be found", slot, c.sequence)
+				at := held{c.place, indexer.Slot(slot)}
+				if names[at] == 0 {
+					distinct++
 				}
+				names[at]++
 			}
-			if n != r.names.used {
-				return fmt.Errorf("flat: slot %d: %d names, the count says %d", slot, n, r.names.used)
-			}
-			for place, more := range r.more {
-				if k := names[held{place, indexer.Slot(slot)}]; more < 1 || k != more+1 {
+			beyond := 0
+			for _, c := range r.more.cells {
+				if c.place == 0 {
+					continue
+				}
+				place, more := c.sequence, int(c.place)
+				beyond += more
+				if k := names[held{place, indexer.Slot(slot)}]; k != more+1 {
 					return fmt.Errorf("flat: slot %d: place %x has %d names, %d beyond the first are counted", slot, place, k, more)
 				}
+			}
+			if distinct+beyond != r.names.used {
+				return fmt.Errorf("flat: slot %d: %d names for %d places, %d beyond the first are counted", slot, r.names.used, distinct, beyond)
 			}
 		}
 	}
@@ -79,6 +91,24 @@ func (x *Index) Check() error {
 	}
 	if total != len(names) {
 		return fmt.Errorf("flat: %d ranks in sets, %d places have names", total, len(names))
+	}
+	return nil
+}
+
+// check verifies that every key can be found and the count is right.
+func (n *names) check() error {
+	used := 0
+	for _, c := range n.cells {
+		if c.place == 0 {
+			continue
+		}
+		used++
+		if n.get(c.sequence) != c.place {
+			return fmt.Errorf("key %x cannot be found", c.sequence)
+		}
+	}
+	if used != n.used {
+		return fmt.Errorf("%d keys, the count says %d", used, n.used)
 	}
 	return nil
 }

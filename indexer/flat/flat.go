@@ -79,12 +79,11 @@ func (x *Index) version(slot indexer.Slot) *version {
 
 // acquire makes a version odd, waiting while it is, and returns its even value.
 func acquire(v *version) uint32 {
-	waiting := idle.Idler{}
-	for {
+	for round := 0; ; round++ {
 		if now := v.Load(); now%2 == 0 && v.CompareAndSwap(now, now+1) {
 			return now
 		}
-		waiting.Wait(nil)
+		wait(round)
 	}
 }
 
@@ -117,8 +116,8 @@ type Writer struct {
 // rank is what only its event thread knows.
 type rank struct {
 	names names
-	// more counts the sequence hashes beyond the first that name one place.
-	more    map[uint64]int
+	// more counts, by place, the sequence hashes beyond the first that name it.
+	more    names
 	version *version
 }
 
@@ -191,6 +190,7 @@ func (w *Writer) store(ev *indexer.Event) indexer.Effect {
 					r.names.take(uint64(ev.Sequences[k]))
 				}
 			}
+			w.keepScratch(places, fresh)
 			return indexer.Effect{Conflicting: uint32(n)}
 		}
 		places, fresh = append(places, place), append(fresh, had == 0)
@@ -204,10 +204,7 @@ func (w *Writer) store(ev *indexer.Event) indexer.Effect {
 		before := acquire(r.version)
 		for i, place := range places {
 			if fresh[i] && !w.hold(place, ev.Slot) {
-				if r.more == nil {
-					r.more = map[uint64]int{}
-				}
-				r.more[place]++
+				r.more.put(place, r.more.take(place)+1)
 			}
 		}
 		r.version.Store(before + 2)
@@ -216,9 +213,12 @@ func (w *Writer) store(ev *indexer.Event) indexer.Effect {
 	return e
 }
 
+// maxScratch is the number of blocks whose scratch is kept, 9 bytes each.
+const maxScratch = 1 << 20
+
 // keepScratch reuses the scratch unless one huge event made it huge.
 func (w *Writer) keepScratch(places []uint64, fresh []bool) {
-	if cap(places) > 1<<15 {
+	if cap(places) > maxScratch {
 		places, fresh = nil, nil
 	}
 	w.places, w.fresh = places, fresh
@@ -251,11 +251,9 @@ func (w *Writer) remove(ev *indexer.Event) indexer.Effect {
 
 // release gives up one name of a place, and the place with the last one.
 func (w *Writer) release(r *rank, place uint64, slot indexer.Slot) {
-	if n := r.more[place]; n > 0 {
-		if n == 1 {
-			delete(r.more, place)
-		} else {
-			r.more[place] = n - 1
+	if n := r.more.take(place); n > 0 {
+		if n > 1 {
+			r.more.put(place, n-1)
 		}
 		return
 	}
@@ -275,7 +273,7 @@ func (w *Writer) clear(slot indexer.Slot) int {
 		}
 	}
 	r.version.Store(before + 2)
-	r.names, r.more = names{}, nil
+	r.names, r.more = names{}, names{}
 	return n
 }
 
@@ -402,11 +400,10 @@ func (r *Reader) keep(s *shard, e *entry, depth uint32) {
 // walkAgain returns the score of one rank that had an event meanwhile.
 func (r *Reader) walkAgain(query []indexer.LocalHash, slot indexer.Slot) uint32 {
 	v := r.x.version(slot)
-	waiting := idle.Idler{}
-	for range optimisticTries {
+	for round := range optimisticTries {
 		before := v.Load()
 		if before%2 != 0 {
-			waiting.Wait(nil)
+			wait(round)
 			continue
 		}
 		if score := r.walkOne(query, slot); v.Load() == before {
@@ -453,7 +450,7 @@ func (x *Index) Memory() []indexer.MemoryPart {
 		private += int64(cap(w.ranks))*8 + int64(cap(w.places))*8 + int64(cap(w.fresh))
 		for _, r := range w.ranks {
 			if r != nil {
-				private += int64(cap(r.names.cells)) * int64(unsafe.Sizeof(name{}))
+				private += int64(unsafe.Sizeof(rank{})) + r.names.bytes() + r.more.bytes()
 			}
 		}
 	}

@@ -1,8 +1,11 @@
 package flat
 
+import "unsafe"
+
 // names maps the sequence hashes of one rank to places: open addressing, linear
 // probing, deletion by moving back. All 2^64 sequence hashes are keys; a place
-// is never 0, so 0 marks a free cell.
+// is never 0, so 0 marks a free cell. (A rank's second table, from places to
+// counts, which are not 0 either, is one of these too.)
 type names struct {
 	cells []name
 	used  int
@@ -75,6 +78,8 @@ func (n *names) take(sequence uint64) uint64 {
 	}
 	return place
 }
+
+func (n *names) bytes() int64 { return int64(cap(n.cells)) * int64(unsafe.Sizeof(name{})) }
 
 func (n *names) resize(size int) {
 	old := n.cells

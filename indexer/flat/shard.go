@@ -1,6 +1,7 @@
 package flat
 
 import (
+	"runtime"
 	"sync/atomic"
 
 	"github.com/kvbench/kvbench/indexer"
@@ -12,13 +13,30 @@ import (
 type spinLock struct{ word atomic.Uint32 }
 
 func (l *spinLock) lock() {
-	waiting := idle.Idler{}
-	for l.word.Load() != 0 || !l.word.CompareAndSwap(0, 1) {
-		waiting.Wait(nil)
+	for round := 0; l.word.Load() != 0 || !l.word.CompareAndSwap(0, 1); round++ {
+		wait(round)
 	}
 }
 
 func (l *spinLock) unlock() { l.word.Store(0) }
+
+// spinRounds is how long a wait only spins.
+const spinRounds = 16
+
+// wait lets a little time pass for another thread to finish something short.
+// That one may have lost its CPU, or be a goroutine that has lost its thread:
+// each needs another way of stepping aside. Sleeping would help neither, and the
+// moments in which a busy version is free are shorter than any sleep.
+func wait(round int) {
+	switch {
+	case round < spinRounds:
+		idle.Pause()
+	case round%4 == 0:
+		runtime.Gosched()
+	default:
+		idle.Yield()
+	}
+}
 
 // numShards spreads the locks; the top bits of a place choose the shard.
 const (
@@ -133,7 +151,7 @@ func (s *shard) resize(n int) {
 // compact copies the sets to an arena without free pieces.
 func (s *shard) compact() {
 	old := s.sets
-	s.sets = arena{}
+	s.sets = arena{words: make([]uint64, 0, len(old.words)-old.spare)}
 	for i := range s.entries {
 		e := &s.entries[i]
 		if e.count() < 2 {
