@@ -121,13 +121,11 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	f.cfg.Corpus = c
 	f.cfg.Log = a.log()
 	f.cfg.Phase = func(p replay.Phase) {
-		f.cfg.Log.Info("phase", "name", string(p))
+		progress.Step(string(p), 0)
 		if p == replay.PhaseRun {
 			// Nothing is drawn while the trial runs.
 			progress.Done()
-			return
 		}
-		progress.Step(string(p), 0)
 	}
 	stop, err := startProfile(f.cpuProfile)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/catalogue"
-	"github.com/kvbench/kvbench/internal/terminal"
 )
 
 // Exit codes. They are part of the interface: scripts depend on them.
@@ -84,7 +83,8 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if context.Cause(ctx) == errInterrupted && errors.Is(err, errInterrupted) {
+	// A context below this one may have kept the fact and lost the cause.
+	if context.Cause(ctx) == errInterrupted && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
 		fmt.Fprintln(a.stderr, "kvbench: interrupted; nothing was written")
 		return exitInterrupted
 	}
@@ -128,15 +128,13 @@ Exit codes: 0 done; 2 error; 3 it ran but is not valid; 130 interrupted.`,
 	cmd.SetOut(a.stdout)
 	cmd.SetErr(a.stderr)
 	cmd.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "no progress and no summary, only errors and what was asked for")
-	cmd.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log the phases of long work on standard error")
+	cmd.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log the steps of long work on standard error instead of a progress bar")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
 	cmd.AddCommand(a.replay(), a.trace(), a.corpus(), a.results(), a.listIndexes(), a.version())
 	return cmd
 }
-
-func (a *app) progress() *terminal.Progress { return terminal.NewProgress(a.stderr, a.quiet) }
 
 func (a *app) log() *slog.Logger {
 	if !a.verbose {
