@@ -15,7 +15,8 @@
 //	    shard: place ─► set of slots          (what Stored and Removed go by)
 //
 // A query walks its places from the root and keeps the ranks that are in every
-// set so far, so holes need no care: a rank without block k drops out at k.
+// set so far, 64 slots at a time, so holes need no care: a rank without block k
+// drops out at k.
 //
 // # Concurrency
 //
@@ -29,6 +30,8 @@
 // one by one, and after some failures with the version held, which makes the
 // writer wait. A rank without the first block has score 0, which one look decides.
 //
-// Both ends only ever wait for a bounded piece of work of one other thread: one
-// change of a shard, or one event.
+// A writer waits for one change or look-up of a shard, or for one walk. A reader
+// waits for an event of the rank to end; with a writer that does nothing but
+// change that one rank it may miss the moment between two events some times, but
+// there is one after each.
 package flat

@@ -99,6 +99,15 @@ func (a *arena) contains(e *entry, slot indexer.Slot) bool {
 	return false
 }
 
+// bitset returns the set of e if it is a bitset, else nil. It is valid until the
+// next change.
+func (a *arena) bitset(e *entry) []uint64 {
+	if e.count() < 2 || !e.isBitset() {
+		return nil
+	}
+	return a.words[e.off : int(e.off)+1<<e.class()]
+}
+
 // appendTo appends every slot of the set.
 func (a *arena) appendTo(dst []indexer.Slot, e *entry) []indexer.Slot {
 	n := e.count()
