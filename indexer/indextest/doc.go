@@ -28,7 +28,7 @@ func Run(t *testing.T, oracle, f indexer.Factory) {
 
 // Semantics checks the answers, counts and effects of a sequence of calls.
 func Semantics(t *testing.T, oracle, f indexer.Factory) {
-	t.Run("Rules", func(t *testing.T) { testRules(t, f) })
+	t.Run("Rules", func(t *testing.T) { Rules(t, f) })
 	t.Run("Random", func(t *testing.T) { testRandom(t, oracle, f) })
 	t.Run("Large", func(t *testing.T) { testLarge(t, f) })
 	t.Run("ManySlots", func(t *testing.T) { testManySlots(t, f) })

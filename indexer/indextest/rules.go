@@ -214,7 +214,8 @@ var rules = []rule{
 	}, []ruleAsk{{locals{7, 7, 7, 7}, holds{0: 2}}, {locals{7, 8}, holds{0: 1}}}},
 }
 
-func testRules(t *testing.T, f indexer.Factory) {
+// Rules checks every sentence of indexer.Index by an example or two.
+func Rules(t *testing.T, f indexer.Factory) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			s := mustOpen(t, f, 1)
@@ -284,11 +285,6 @@ func testRules(t *testing.T, f indexer.Factory) {
 			if got, err := s.find(q.query); err != nil || !maps.Equal(got, q.want) {
 				t.Errorf("the answer to %d is %v (%v), want %v", q.query, got, err, q.want)
 			}
-		}
-	})
-	t.Run("no event threads", func(t *testing.T) {
-		if _, err := f.New(indexer.Config{}); err == nil {
-			t.Error("an index without event threads was built")
 		}
 	})
 }

@@ -1,0 +1,164 @@
+package reference
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/indextest"
+)
+
+// The model is a second reading of indexer.Index that shares nothing with the
+// index: paths are strings, and a rank's live set is a map from sequence hash to
+// path that every question goes through.
+type model struct {
+	live map[indexer.Slot]map[indexer.SequenceHash]string
+}
+
+func modelFactory() indexer.Factory {
+	return indexer.Factory{Name: "model", New: func(indexer.Config) (indexer.Index, error) {
+		return &model{live: map[indexer.Slot]map[indexer.SequenceHash]string{}}, nil
+	}}
+}
+
+func (m *model) Writer(int) indexer.Writer { return m }
+func (m *model) Reader() indexer.Reader    { return modelReader{m} }
+func (m *model) Check() error              { return nil }
+func (m *model) Close() error              { return nil }
+
+func (m *model) Attach(slot indexer.Slot)     { m.live[slot] = map[indexer.SequenceHash]string{} }
+func (m *model) Detach(slot indexer.Slot)     { delete(m.live, slot) }
+func (m *model) Blocks(slot indexer.Slot) int { return len(m.live[slot]) }
+func (m *model) Park()                        {}
+
+func below(path string, local indexer.LocalHash) string { return fmt.Sprintf("%s/%d", path, local) }
+
+func (m *model) Apply(ev *indexer.Event) (e indexer.Effect) {
+	live := m.live[ev.Slot]
+	switch {
+	case ev.Kind == indexer.Cleared:
+		e.ClearedBlocks = uint32(len(live))
+		m.live[ev.Slot] = map[indexer.SequenceHash]string{}
+	case ev.Kind == indexer.Removed:
+		for _, seq := range ev.Sequences {
+			if _, ok := live[seq]; !ok {
+				e.UnknownRemoved++
+				continue
+			}
+			delete(live, seq)
+			e.Removed++
+		}
+	case ev.Kind != indexer.Stored || len(ev.Sequences) != len(ev.Locals):
+		e.Malformed = 1
+	default:
+		path, known := live[ev.Parent]
+		if ev.HasParent && !known {
+			e.Orphaned = uint32(len(ev.Sequences))
+			return e
+		}
+		if !ev.HasParent {
+			path = ""
+		}
+		// The live set as it would be, taken over only if all is well.
+		after := map[indexer.SequenceHash]string{}
+		for seq, p := range live {
+			after[seq] = p
+		}
+		for i, seq := range ev.Sequences {
+			path = below(path, ev.Locals[i])
+			if p, ok := after[seq]; ok && p != path {
+				return indexer.Effect{Conflicting: uint32(len(ev.Sequences))}
+			}
+			after[seq] = path
+		}
+		e.Stored = uint32(len(after) - len(live))
+		e.Duplicate = uint32(len(ev.Sequences)) - e.Stored
+		m.live[ev.Slot] = after
+	}
+	return e
+}
+
+type modelReader struct{ m *model }
+
+func (modelReader) Close() {}
+
+func (r modelReader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
+	ans.Reset()
+	for slot, live := range r.m.live {
+		held := map[string]bool{}
+		for _, path := range live {
+			held[path] = true
+		}
+		path := ""
+		for depth, local := range query {
+			if path = below(path, local); !held[path] {
+				break
+			}
+			ans.Set(slot, uint32(depth)+1)
+		}
+	}
+}
+
+// TestConformance compares the reference, which all other indexes are compared
+// with, with the model.
+func TestConformance(t *testing.T) {
+	indextest.Semantics(t, modelFactory(), Factory())
+	indextest.Concurrency(t, modelFactory(), Factory())
+}
+
+// TestModel puts the model itself to the rules that are written out. It is too
+// slow for the rest of the suite.
+func TestModel(t *testing.T) { indextest.Rules(t, modelFactory()) }
+
+func TestNewRefusesNoThreads(t *testing.T) {
+	if _, err := New(indexer.Config{}); err == nil {
+		t.Error("an index without event threads was built")
+	}
+}
+
+// TestMillionBlocks is the load of a verification: it must end within seconds.
+func TestMillionBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	x, err := New(indexer.Config{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, r := x.Writer(0), x.Reader()
+	const slots, docs, length = 64, 160, 100
+	start := time.Now()
+	for slot := range indexer.Slot(slots) {
+		w.Attach(slot)
+	}
+	ev := indexer.Event{Kind: indexer.Stored, Sequences: make([]indexer.SequenceHash, length), Locals: make([]indexer.LocalHash, length)}
+	for doc := range docs {
+		for slot := range indexer.Slot(slots) {
+			for i := range length {
+				// Half of the documents are one rank's own.
+				id := uint64(doc*length + i)
+				if doc%2 == 1 && i >= length/2 {
+					id |= uint64(slot+1) << 32
+				}
+				ev.Sequences[i], ev.Locals[i] = indexer.SequenceHash(id), indexer.LocalHash(id)
+			}
+			ev.Slot = slot
+			if e := w.Apply(&ev); e.Stored != length {
+				t.Fatalf("%+v", e)
+			}
+		}
+	}
+	var ans indexer.Answer
+	r.Find(ev.Locals, &ans)
+	if len(ans.Touched()) != slots || ans.Best() != length || ans.Score(0) != length/2 {
+		t.Errorf("%d ranks, best %d, first %d", len(ans.Touched()), ans.Best(), ans.Score(0))
+	}
+	for slot := range indexer.Slot(slots) {
+		w.Detach(slot)
+	}
+	if err := x.Check(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d blocks stored and removed in %v", slots*docs*length, time.Since(start))
+}
