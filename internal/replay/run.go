@@ -443,6 +443,9 @@ func (t *trial) measure(ctx context.Context) (*raw, error) {
 	out := &raw{clockRead: t.clock.ReadCost()}
 	c := &crew{barrier: make(chan struct{}), finish: make(chan struct{})}
 	defer func() {
+		if t.start == 0 {
+			close(c.barrier)
+		}
 		close(c.finish)
 		if !t.lost {
 			c.left.Wait()
@@ -460,7 +463,6 @@ func (t *trial) measure(ctx context.Context) (*raw, error) {
 	}
 	c.ready.Wait()
 	if err := errors.Join(t.failed...); err != nil {
-		close(c.barrier)
 		return nil, errors.Join(err, t.pool.Close(context.WithoutCancel(ctx)))
 	}
 	issued, answered, passed := wait(&c.issuing), wait(&c.queries), wait(&c.reading)

@@ -88,7 +88,7 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	fl.BoolVar(&f.cfg.Verify, "verify", false, "compare the drained index with the reference index")
 	fl.IntVar(&f.cfg.VerifyQueries, "verify-queries", replay.DefaultVerifyQueries, "answers that --verify compares")
 	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
-	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the file of --out if it exists")
+	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out and --cpu-profile if they exist")
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
@@ -127,7 +127,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 			progress.Done()
 		}
 	}
-	stop, err := startProfile(f.cpuProfile)
+	stop, err := startProfile(f.cpuProfile, f.overwrite)
 	if err != nil {
 		return err
 	}
@@ -241,9 +241,12 @@ func (a *app) report(ctx context.Context, rec *results.Record, f *replayFlags) e
 	return nil
 }
 
-func startProfile(path string) (stop func() error, err error) {
+func startProfile(path string, overwrite bool) (stop func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
+	}
+	if err := atomicfile.CheckWritable(path, overwrite); err != nil {
+		return nil, fmt.Errorf("--cpu-profile: %w", err)
 	}
 	f, err := os.Create(path)
 	if err != nil {
