@@ -148,3 +148,25 @@ func TestNamesAgainstMap(t *testing.T) {
 		}
 	})
 }
+
+// TestTablesShrink fills both tables and empties them in another order.
+func TestTablesShrink(t *testing.T) {
+	const n, stride = 10_000, 7919
+	var s shard
+	var m names
+	for i := range uint64(n) {
+		s.add(mix(1, i), indexer.Slot(i))
+		m.put(i, i+1)
+	}
+	if len(s.entries) > 2*n || len(m.cells) > 2*n {
+		t.Errorf("%d entries and %d cells for %d places", len(s.entries), len(m.cells), n)
+	}
+	for k := range uint64(n) {
+		i := k * stride % n
+		s.remove(mix(1, i), indexer.Slot(i))
+		m.take(i)
+		if left := n - int(k) - 1; len(s.entries) > max(minTable, 8*left+8) || len(m.cells) > max(minNames, 8*left+8) {
+			t.Fatalf("%d entries and %d cells for %d places", len(s.entries), len(m.cells), left)
+		}
+	}
+}

@@ -134,7 +134,13 @@ func write(w indexer.Writer, own []*life, stop *atomic.Bool) {
 		l := own[rng.IntN(len(own))]
 		k := l.ended.Load()
 		l.begun.Store(k + 1)
-		w.Apply(&l.script[k%uint64(len(l.script))])
+		// A slot that is given up and taken over is empty, as after the last event.
+		if n := uint64(len(l.script)); k%(2*n) == n-1 {
+			w.Detach(l.slot)
+			w.Attach(l.slot)
+		} else {
+			w.Apply(&l.script[k%n])
+		}
 		l.ended.Store(k + 1)
 		// With fewer CPUs than goroutines a thread would else lose its CPU in
 		// the middle of an event nearly always, and readers wait for its return.

@@ -100,7 +100,7 @@ func testChurn(t *testing.T, f indexer.Factory) {
 		length  = 40
 		window  = 150 // documents of one rank at a time
 		rounds  = 600 // documents that each rank sees
-		slack   = 1 << 20
+		slack   = 1 << 19
 		removes = 3 // of that many documents, one is removed as a whole, the others with holes
 	)
 	base, _ := footprint(nil)

@@ -1,7 +1,7 @@
 package reference
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,7 +32,9 @@ func (m *model) Detach(slot indexer.Slot)     { delete(m.live, slot) }
 func (m *model) Blocks(slot indexer.Slot) int { return len(m.live[slot]) }
 func (m *model) Park()                        {}
 
-func below(path string, local indexer.LocalHash) string { return fmt.Sprintf("%s/%d", path, local) }
+func below(path string, local indexer.LocalHash) string {
+	return path + "/" + strconv.FormatUint(uint64(local), 10)
+}
 
 func (m *model) Apply(ev *indexer.Event) (e indexer.Effect) {
 	live := m.live[ev.Slot]
@@ -127,7 +129,7 @@ func TestMillionBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, r := x.Writer(0), x.Reader()
-	const slots, docs, length = 64, 160, 100
+	const slots, docs, length = 64, 80, 200
 	start := time.Now()
 	for slot := range indexer.Slot(slots) {
 		w.Attach(slot)
