@@ -7,8 +7,8 @@
 //	place(0) = mix(seed, local(0)),  place(i) = mix(place(i-1), local(i))
 //
 // mix is a bijection of its second argument, so siblings never share a name.
-// Two of n places share one with a probability of about n²/2^65: less than one
-// in 10^5 for 20 million places. Such a pair would be taken for one.
+// Two of n places share one with a probability of about n²/2^65: one in
+// 10^5 for 19 million places. Such a pair would be taken for one.
 //
 //	shared:                                 private to the event thread of a rank:
 //	  place ─ hash ─► shard                   sequence hash ─► place

@@ -41,18 +41,13 @@ func next(place uint64, local indexer.LocalHash) uint64 {
 
 // Index is the shared part. See the package comment.
 type Index struct {
-	shards   [numShards]shard
-	versions [indexer.MaxRanks / versionsPerPage]atomic.Pointer[versionPage]
+	shards [numShards]shard
+	// versions has, by slot, the version that the slot got when it was first
+	// attached. It lies with those of the other slots of that event thread, since
+	// threads that write to one line slow each other down.
+	versions [indexer.MaxRanks]atomic.Pointer[version]
 	writers  []*Writer
 }
-
-// versionsPerPage is how many slots have their versions in one piece of memory.
-const versionsPerPage = 1024
-
-// versionPage points to the versions of slots. They lie with those of the other
-// slots of the event thread that attached them first, since threads that write
-// to one line slow each other down.
-type versionPage [versionsPerPage]atomic.Pointer[version]
 
 // version is even while no event of the slot is being applied.
 type version = atomic.Uint32
@@ -64,17 +59,13 @@ func New(cfg indexer.Config) (*Index, error) {
 	if cfg.Threads < 1 {
 		return nil, fmt.Errorf("flat: %d event threads; there must be at least 1", cfg.Threads)
 	}
-	x := &Index{writers: make([]*Writer, cfg.Threads)}
-	for i := range x.versions {
-		x.versions[i].Store(new(versionPage))
-	}
-	return x, nil
+	return &Index{writers: make([]*Writer, cfg.Threads)}, nil
 }
 
 func (x *Index) shard(place uint64) *shard { return &x.shards[place>>(64-shardBits)] }
 
 func (x *Index) version(slot indexer.Slot) *version {
-	return x.versions[slot/versionsPerPage].Load()[slot%versionsPerPage].Load()
+	return x.versions[slot].Load()
 }
 
 // acquire makes a version odd, waiting while it is, and returns its even value.
@@ -126,7 +117,7 @@ func (w *Writer) Attach(slot indexer.Slot) {
 	for int(slot) >= len(w.ranks) {
 		w.ranks = append(w.ranks, nil)
 	}
-	cell := &w.x.versions[slot/versionsPerPage].Load()[slot%versionsPerPage]
+	cell := &w.x.versions[slot]
 	if cell.Load() == nil {
 		if w.line == nil || w.used == len(w.line) {
 			w.line, w.used = new(versionLine), 0
@@ -302,8 +293,6 @@ func (x *Index) Memory() []indexer.MemoryPart {
 		{Name: "places", Bytes: table},
 		{Name: "sets", Bytes: sets},
 		{Name: "names", Bytes: private},
-		{Name: "fixed", Bytes: int64(unsafe.Sizeof(Index{})) + numPages*int64(unsafe.Sizeof(versionPage{}))},
+		{Name: "fixed", Bytes: int64(unsafe.Sizeof(Index{}))},
 	}
 }
-
-const numPages = indexer.MaxRanks / versionsPerPage

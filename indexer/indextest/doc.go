@@ -5,7 +5,7 @@
 //
 // An index's own test is one line:
 //
-//	func TestConformance(t *testing.T) { indextest.Run(t, Factory()) }
+//	func TestConformance(t *testing.T) { indextest.Run(t, reference.Factory(), Factory()) }
 //
 // The checks that compare are functions that return an error (Diff,
 // CheckConcurrent), so that the tests of this package can show that broken

@@ -147,7 +147,7 @@ func testChurn(t *testing.T, f indexer.Factory) {
 		t.Errorf("the same amount of content took %d bytes and then %d", full-base, later-base)
 	}
 	if fullOwn > 0 {
-		if diff := later - base - laterOwn; max(diff, -diff) > (later-base)/4+slack {
+		if diff := later - base - laterOwn; max(diff, -diff) > (later-base)/8+slack/2 {
 			t.Errorf("the index says that it has %d bytes, the collector says %d", laterOwn, later-base)
 		}
 	}
