@@ -3,6 +3,5 @@
 // applies events in each rank's order, and the resident-block counters.
 //
 // The indexes themselves are in the folders below, one each. The package does
-// not choose workers (package policies) and does not make events (package
-// mocker).
+// not choose workers for requests, and it makes no events: package mocker does.
 package indexer

@@ -81,7 +81,7 @@ type Reader interface {
 	Close()
 }
 
-// Effect says what one event did, in blocks (Malformed and Cleared in events).
+// Effect says what one event did, in blocks, but for Malformed.
 type Effect struct {
 	Stored         uint32 // blocks added to the live set
 	Removed        uint32 // blocks taken out by a Removed event
@@ -111,5 +111,7 @@ type Factory struct {
 	SingleThread bool
 	// Null says that the index accepts everything and answers nothing.
 	Null bool
-	New  func(Config) (Index, error)
+	// New builds an empty index. A Config that the index cannot work with, one
+	// without an event thread among them, is an error.
+	New func(Config) (Index, error)
 }

@@ -124,13 +124,13 @@ type Totals struct {
 	CompletedBlockOps int64 `json:"completed_block_ops"` // block-ops of what was answered and applied
 
 	MatchedRanks int64 `json:"matched_ranks"` // sum over queries of the ranks with a match
-	// RankBlocks sums over the queries the score of the rank that the draw gave
-	// the request. That rank stores the prompt at the same deadline, and a query
+	// Sum over the queries of the score of the rank that the draw gave the
+	// request. That rank stores the prompt at the same deadline, and a query
 	// may be answered before or after: this is what the index answered, not the
 	// hit rate of the engines.
 	RankBlocks int64 `json:"rank_blocks"`
-	// EngineHitBlocks counts the request blocks that the mock engines found in
-	// their own caches when the corpus was prepared.
+	// Request blocks that the mock engines found in their own caches when the
+	// corpus was prepared.
 	EngineHitBlocks int64 `json:"engine_hit_blocks"`
 }
 

@@ -96,7 +96,7 @@ func checkAllowed(req CPURequest, allowed []int) error {
 	check := func(flag string, cpus ...int) error {
 		for _, c := range cpus {
 			if c != NoCPU && !slices.Contains(allowed, c) {
-				return fmt.Errorf("--%s: CPU %d does not exist or is not allowed to this process; it may use %s",
+				return fmt.Errorf("--%s: CPU %d does not exist or is not allowed to this process; it may use %s: name those, leave the CPU flags out and run unpinned, or pass --allow-shared-cpus to put several threads on one",
 					flag, c, listCPUs(allowed))
 			}
 		}

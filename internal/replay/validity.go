@@ -12,6 +12,9 @@ import (
 const (
 	issueLimit  = 1.01
 	keptUpLimit = 1.10
+	// overloadedFrom is where the throughput is that of the backend and hardly
+	// that of the window.
+	overloadedFrom = 1.5
 )
 
 // brokenRules lists the rules of validity that the trial as a whole broke; join
@@ -99,7 +102,12 @@ func (t *trial) warn(rec *results.Record) {
 		say("the hypervisor took %v of CPU time meanwhile", time.Duration(steal))
 	}
 	if rec.Validity.Valid && !rec.Validity.KeptUp {
-		say("overloaded: done at %.2f x window; throughput measures the backend, latencies measure the queue", float64(rec.Timing.EndNS)/float64(rec.Timing.WindowNS))
+		switch over := float64(rec.Timing.EndNS) / float64(rec.Timing.WindowNS); {
+		case over < overloadedFrom:
+			say("done at %.2f x window, which is neither keep-up (at most %.2f) nor clearly overloaded (at least %.1f): shorten the window to measure throughput, lengthen it to measure latency", over, keptUpLimit, overloadedFrom)
+		default:
+			say("overloaded: done at %.2f x window; throughput measures the backend, latencies measure the queue", over)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type replayFlags struct {
 	out         string
 	overwrite   bool
 	json        bool
+	keepUp      bool
 	cpuProfile  string
 	cfg         replay.Config
 }
@@ -84,13 +85,19 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	fl.BoolVar(&f.cfg.TrackResidentBlocks, "track-resident-blocks", false, "keep the number of resident blocks of every rank")
 	fl.StringVar(&f.layout, "counter-layout", indexer.Packed.String(), "how the counters lie in memory: packed or padded")
 	fl.IntVar(&f.readerCPU, "resident-blocks-reader-cpu", replay.NoCPU, "add a thread on this CPU that sums all counters")
-	fl.Float64Var(&f.cfg.ReaderRate, "resident-blocks-reader-rate", 0, "passes per second of that thread (default 0: without pause)")
+	fl.Float64Var(&f.cfg.ReaderRate, "resident-blocks-reader-rate", 0, "add that thread and let it make so many passes per second; 0: without pause")
 	fl.BoolVar(&f.cfg.Verify, "verify", false, "compare the drained index with the reference index")
 	fl.IntVar(&f.cfg.VerifyQueries, "verify-queries", replay.DefaultVerifyQueries, "answers that --verify compares")
 	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
 	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out and --cpu-profile if they exist")
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
+	fl.BoolVar(&f.keepUp, "require-kept-up", false, "exit with 3 if the index did not keep up")
+	// Their zero values mean that the choice is left to kvbench, as the help says.
+	for _, name := range []string{"query-issuer-cpu", "issuer-spin", "resident-blocks-reader-cpu", "resident-blocks-reader-rate"} {
+		fl.Lookup(name).DefValue = ""
+	}
+	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
 	_ = cmd.RegisterFlagCompletionFunc("counter-layout", fixed("packed", "padded"))
 	return cmd
@@ -237,6 +244,9 @@ func (a *app) report(ctx context.Context, rec *results.Record, f *replayFlags) e
 		return &codeError{exitError, saveErr}
 	case !rec.Validity.Valid:
 		return &codeError{exitUnmeasurable, fmt.Errorf("the trial is not valid: %s: %s", rec.Validity.Reasons[0].Rule, rec.Validity.Reasons[0].Detail)}
+	case f.keepUp && !rec.Validity.KeptUp:
+		return &codeError{exitUnmeasurable, fmt.Errorf("the index did not keep up: done at %.3f x window; lengthen --duration or leave out --require-kept-up",
+			float64(rec.Timing.EndNS)/float64(rec.Timing.WindowNS))}
 	}
 	return nil
 }

@@ -36,9 +36,13 @@ func (a *app) resultsShow() *cobra.Command {
 }
 
 func (a *app) resultsValidate() *cobra.Command {
-	return &cobra.Command{
+	var valid, keptUp bool
+	cmd := &cobra.Command{
 		Use:   "validate RECORD...",
 		Short: "Check records against the JSON Schema",
+		Long: `Check that records have the form that the JSON Schema describes. Whether a trial
+measured anything is another question: --require-valid and --require-kept-up ask
+it, and exit with 3 where the answer is no.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fmt.Errorf("%s takes one or more records; see '%s --help'", cmd.CommandPath(), cmd.CommandPath())
@@ -54,6 +58,16 @@ func (a *app) resultsValidate() *cobra.Command {
 				if err := results.Validate(b); err != nil {
 					return fmt.Errorf("%s: %w", path, err)
 				}
+				r, err := results.Decode(b)
+				if err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				switch {
+				case (valid || keptUp) && !r.Validity.Valid:
+					return &codeError{exitUnmeasurable, fmt.Errorf("%s: the trial is not valid", path)}
+				case keptUp && !r.Validity.KeptUp:
+					return &codeError{exitUnmeasurable, fmt.Errorf("%s: the index did not keep up", path)}
+				}
 				if !a.quiet {
 					fmt.Fprintf(a.stdout, "%s: matches %s\n", path, results.ReplayV1)
 				}
@@ -61,6 +75,9 @@ func (a *app) resultsValidate() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&valid, "require-valid", false, "exit with 3 if a trial is not valid")
+	cmd.Flags().BoolVar(&keptUp, "require-kept-up", false, "exit with 3 if a trial is not valid or did not keep up")
+	return cmd
 }
 
 func (a *app) resultsSchema() *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/nearest"
 	"github.com/kvbench/kvbench/internal/replay/trial"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/traces"
@@ -217,6 +218,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
+		}
+		if name, ok := nearest.Name(args[0], names); ok {
+			return fmt.Errorf("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], name)
+		}
 		return fmt.Errorf("%s has no command %q; see '%s --help'", cmd.CommandPath(), args[0], cmd.CommandPath())
 	}
 	return fmt.Errorf("%s takes no arguments and got %s; see '%s --help'", cmd.CommandPath(), strings.Join(args, " "), cmd.CommandPath())

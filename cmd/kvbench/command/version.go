@@ -14,16 +14,21 @@ func (a *app) version() *cobra.Command {
 		Short: "Say which kvbench this is",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := buildinfo.Read()
-			commit := b.Commit
-			switch {
-			case commit == "":
-				commit = "commit unknown"
-			case b.Modified:
-				commit += " with changes"
-			}
-			fmt.Fprintf(a.stdout, "kvbench %s, %s, %s\n", b.Version, commit, b.Go)
-			return nil
+			_, err := fmt.Fprintln(a.stdout, "kvbench", buildText())
+			return err
 		},
 	}
+}
+
+// buildText says which build this is, in one line.
+func buildText() string {
+	b := buildinfo.Read()
+	commit := b.Commit
+	switch {
+	case commit == "":
+		commit = "commit unknown"
+	case b.Modified:
+		commit += " with changes"
+	}
+	return fmt.Sprintf("%s, %s, %s", b.Version, commit, b.Go)
 }
