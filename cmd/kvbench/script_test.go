@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			"longline":  longLine,
 			"smalldisk": smallDisk,
 			"onecpu":    oneCPU,
+			"fullout":   fullOutput,
 			"wide":      wide,
 		},
 	})
@@ -198,6 +199,15 @@ func smallDisk(ts *testscript.TestScript, _ bool, args []string) {
 func oneCPU(ts *testscript.TestScript, _ bool, args []string) {
 	if c := code(ts.Exec("taskset", append([]string{"-c", "0", "kvbench"}, args...)...)); c != 0 && c != 3 {
 		ts.Fatalf("exit code %d", c)
+	}
+}
+
+// fullOutput runs kvbench with a standard output that takes nothing; the exit
+// code must be 2: fullout ARGS...
+func fullOutput(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv("ARGS", strings.Join(args, " "))
+	if c := code(ts.Exec("sh", "-c", "kvbench $ARGS > /dev/full")); c != 2 {
+		ts.Fatalf("exit code %d, want 2", c)
 	}
 }
 

@@ -219,15 +219,16 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 // the exit code. A record that could not be saved is printed, so that a
 // measurement is never lost.
 func (a *app) report(ctx context.Context, rec *results.Record, f *replayFlags) error {
-	if !a.quiet && !f.json {
-		if err := results.WriteSummary(a.stdout, rec); err != nil {
-			return err
-		}
-	}
+	// Saved before anything is printed: standard output may be gone.
 	var saveErr error
 	if f.out != "" {
 		if saveErr = results.Write(f.out, rec, f.overwrite); saveErr != nil {
 			saveErr = fmt.Errorf("the result was not saved and stands on standard output: %w", saveErr)
+		}
+	}
+	if !a.quiet && !f.json {
+		if err := results.WriteSummary(a.stdout, rec); err != nil {
+			return errors.Join(err, saveErr)
 		}
 	}
 	if f.json || saveErr != nil {
