@@ -373,7 +373,10 @@ func TestContentDecidesHashes(t *testing.T) {
 
 func TestRunRankRefuses(t *testing.T) {
 	tr := newTrace(t, 8, turn("", 0, nan, 30, 20, 5, 6, 7, 8))
-	far := newTrace(t, 8, turn("", 1e300, nan, 8, 1, 1))
+	far, err := newTrace(t, 8, turn("", 1e12, nan, 8, 1, 1)).SpeedUp(1e-6)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for want, c := range map[string]struct {
 		tr  *trace.Trace
 		cfg Config
@@ -382,7 +385,7 @@ func TestRunRankRefuses(t *testing.T) {
 		"blocks of -1": {tr, Config{GPUBlocks: 10, BlockSize: -1}},
 		"2^30":         {tr, Config{GPUBlocks: 1 << 31, BlockSize: 4}},
 		"time model":   {tr, Config{GPUBlocks: 100, BlockSize: 4, Time: steady{-1, 1}}},
-		"1e+300":       {far, Config{GPUBlocks: 100, BlockSize: 4}},
+		"1e+18 ms":     {far, Config{GPUBlocks: 100, BlockSize: 4}},
 	} {
 		if _, err := RunRank(context.Background(), c.tr, []int{0}, c.cfg, &log{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)

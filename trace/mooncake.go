@@ -117,7 +117,7 @@ func (r *Reader) readLine() ([]byte, error) {
 		}
 		if length := len(r.long) + len(bytes.TrimRight(part, "\r\n")); length > r.opts.MaxLineBytes {
 			return nil, &ParseError{File: r.name, Line: r.line + 1, Err: fmt.Errorf(
-				"the line is longer than %d bytes; is it JSON lines, one request a line? If it is, raise MaxLineBytes", r.opts.MaxLineBytes)}
+				"the line is longer than %d bytes; is it JSON lines, one request a line? If it is, raise it with --max-line-bytes", r.opts.MaxLineBytes)}
 		}
 		if err == bufio.ErrBufferFull {
 			r.long = append(r.long, part...)
@@ -422,6 +422,14 @@ func badID(v []byte) error {
 	return fmt.Errorf("%s is above 2^64-1; ids are 64 bits wide, so number or hash them again", text)
 }
 
+// maxTimeMS bounds times, so that sums of them stay exact enough to be played in
+// ns. Milliseconds since 1970 are below it.
+const maxTimeMS = 2e12
+
+func farTime(text string) error {
+	return fmt.Errorf("%s is more than %g ms, over 60 years; times are in ms, from the trace's own origin or from 1970", text, float64(maxTimeMS))
+}
+
 func parseTime(v []byte) (float64, error) {
 	if v[0] != '-' && (v[0] < '0' || v[0] > '9') {
 		return 0, badTime(excerpt(string(v)))
@@ -429,6 +437,9 @@ func parseTime(v []byte) (float64, error) {
 	f, err := strconv.ParseFloat(string(v), 64)
 	if err != nil || f < 0 {
 		return 0, badTime(excerpt(string(v)))
+	}
+	if f > maxTimeMS {
+		return 0, farTime(excerpt(string(v)))
 	}
 	return f + 0, nil // -0 is 0
 }

@@ -382,7 +382,7 @@ func TestLongLine(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		var parse *ParseError
 		if !errors.As(err, &parse) || parse.Line != 3 || !strings.Contains(err.Error(), fmt.Sprintf("longer than %d bytes", tc.limit)) ||
-			!strings.Contains(err.Error(), "raise MaxLineBytes") {
+			!strings.Contains(err.Error(), "--max-line-bytes") {
 			t.Errorf("got %v", err)
 		}
 		if e.given > tc.limit+(1<<20) {

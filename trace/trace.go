@@ -229,6 +229,10 @@ func checkRequest(q *Request) (field string, err error) {
 		return "timestamp", badTime(fmt.Sprint(q.Timestamp))
 	case q.Delay < 0 || math.IsInf(q.Delay, 0):
 		return "delay", badTime(fmt.Sprint(q.Delay))
+	case q.Timestamp > maxTimeMS:
+		return "timestamp", farTime(fmt.Sprint(q.Timestamp))
+	case q.Delay > maxTimeMS:
+		return "delay", farTime(fmt.Sprint(q.Delay))
 	case q.InputLength < 0 || q.InputLength > maxLength:
 		return "input_length", badLength(fmt.Sprint(q.InputLength))
 	case q.OutputLength < 0 || q.OutputLength > maxLength:

@@ -170,7 +170,7 @@ func TestTimes(t *testing.T) {
 
 func TestTransformErrors(t *testing.T) {
 	small := talk(t)
-	huge := mustNew(t, Request{3, "", 1, nan, 1, 1, []uint64{5, math.MaxUint64 - 1}}, Request{4, "", math.MaxFloat64, nan, 1, 1, []uint64{1}})
+	huge := mustNew(t, Request{3, "", 1, nan, 1, 1, []uint64{5, math.MaxUint64 - 1}}, Request{4, "", maxTimeMS, nan, 1, 1, []uint64{1}})
 	top := mustNew(t, Request{0, "", 0, nan, 1, 1, []uint64{math.MaxUint64}})
 	for _, tc := range []struct {
 		name string
@@ -198,7 +198,7 @@ func TestTransformErrors(t *testing.T) {
 		{"speed up -2", func() (*Trace, error) { return small.SpeedUp(-2) }, "the speed-up is -2"},
 		{"speed up NaN", func() (*Trace, error) { return small.SpeedUp(nan) }, "the speed-up is NaN"},
 		{"speed up Inf", func() (*Trace, error) { return small.SpeedUp(math.Inf(1)) }, "the speed-up is +Inf"},
-		{"speed up too slow", func() (*Trace, error) { return huge.SpeedUp(0.5) }, "line 4: a time becomes infinite; raise the speed-up"},
+		{"speed up too slow", func() (*Trace, error) { return huge.SpeedUp(1e-300) }, "line 4: a time becomes infinite; raise the speed-up"},
 		{"start span NaN", func() (*Trace, error) { return small.RescaleStartSpan(nan) }, "the span is NaN ms"},
 		{"start span negative", func() (*Trace, error) { return small.RescaleStartSpan(-1) }, "the span is -1 ms"},
 		{"start span too long", func() (*Trace, error) { return small.RescaleStartSpan(math.MaxFloat64) }, "becomes infinite; lower the span"},

@@ -12,8 +12,8 @@ import (
 
 // optionalTime draws NaN or a time a trace may have.
 func optionalTime() *rapid.Generator[float64] {
-	return rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Map(rapid.IntRange(0, 1<<53), func(n int) float64 { return float64(n) }),
-		rapid.Float64Range(0, math.MaxFloat64))
+	return rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Map(rapid.IntRange(0, maxTimeMS), func(n int) float64 { return float64(n) }),
+		rapid.Float64Range(0, maxTimeMS))
 }
 
 func anyRow() *rapid.Generator[Request] {
@@ -75,11 +75,11 @@ func TestWriterForm(t *testing.T) {
 	got, err := write([]Request{
 		{0, "a", 12, nan, 600, 3, []uint64{1, 2}},
 		{0, "a", nan, 0.25, 1024, 4, []uint64{1, 3}},
-		{0, "", 1e30, nan, 0, 0, nil},
+		{0, "", 1e-7, nan, 0, 0, nil},
 	}, "{\n \"name\": \"x\"\n}")
 	want := `{"_generator": {"name":"x"}, "timestamp": 12, "session_id": "a", "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}
 {"session_id": "a", "delay": 0.25, "input_length": 1024, "output_length": 4, "hash_ids": [1, 3]}
-{"timestamp": 1e+30, "input_length": 0, "output_length": 0, "hash_ids": []}
+{"timestamp": 1e-07, "input_length": 0, "output_length": 0, "hash_ids": []}
 `
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)

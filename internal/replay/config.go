@@ -70,6 +70,13 @@ const (
 	PhaseVerify    Phase = "verify"
 )
 
+// Limits of Config, far above what is of use.
+const (
+	MaxThreads       = 1024 // of one role
+	MaxQueryLanes    = 1 << 20
+	MaxWarmupLookups = 1 << 30
+)
+
 // Defaults of Config.
 const (
 	DefaultQueryLanes    = 128
@@ -84,17 +91,36 @@ const (
 const startDelay = 20 * time.Millisecond
 
 func (c *Config) fill() error {
+	if err := c.Check(); err != nil {
+		return err
+	}
 	switch {
 	case c.Corpus == nil:
 		return errors.New("replay: no corpus")
-	case c.Index.New == nil:
-		return errors.New("replay: no index")
 	case len(c.Corpus.Ranks) == 0:
 		return errors.New("replay: the corpus has no ranks")
 	case len(c.Corpus.Ops) == 0:
 		return errors.New("replay: the corpus has no operations")
 	case c.Corpus.Manifest.WindowNS <= 0:
 		return errors.New("replay: the corpus has no window")
+	case c.Corpus.Manifest.Totals.RequestBlocks == 0:
+		return fmt.Errorf("no prompt of the corpus fills a block of %d tokens, so there is nothing to replay; lower --block-size", c.Corpus.Manifest.Options.BlockSize)
+	}
+	return c.setDefaults()
+}
+
+// Check returns an error that names the flag if something is out of its range,
+// as far as that can be said without the corpus.
+func (c *Config) Check() error {
+	switch {
+	case c.Index.New == nil:
+		return errors.New("replay: no index")
+	case c.QueryLanes > MaxQueryLanes:
+		return fmt.Errorf("--query-lanes is %d; it must be at most %d", c.QueryLanes, MaxQueryLanes)
+	case c.QueueCapacity > 1<<31:
+		return fmt.Errorf("--queue-capacity is %d; it must be at most 2^31", c.QueueCapacity)
+	case c.WarmupLookups > MaxWarmupLookups:
+		return fmt.Errorf("--warmup-lookups is %d; it must be at most %d", c.WarmupLookups, MaxWarmupLookups)
 	case c.QueryLanes < 0:
 		return fmt.Errorf("--query-lanes is %d; it must be at least 1", c.QueryLanes)
 	case c.QueueCapacity < 0:
@@ -123,11 +149,16 @@ func (c *Config) fill() error {
 	if c.Index.Null && c.Verify {
 		return fmt.Errorf("index %s answers nothing, so there is nothing to verify; leave --verify out", c.Index.Name)
 	}
+	if c.QueryLanes != 0 && c.QueryLanes < t.QueryThreads {
+		return fmt.Errorf("--query-lanes is %d but there are %d query threads; each needs at least one lane", c.QueryLanes, t.QueryThreads)
+	}
+	return nil
+}
+
+func (c *Config) setDefaults() error {
+	t := c.Placement.Threads
 	if c.QueryLanes == 0 {
 		c.QueryLanes = max(t.QueryThreads, min(DefaultQueryLanes, len(c.Corpus.Ranks)))
-	}
-	if c.QueryLanes < t.QueryThreads {
-		return fmt.Errorf("--query-lanes is %d but there are %d query threads; each needs at least one lane", c.QueryLanes, t.QueryThreads)
 	}
 	if c.IssuerSpin < 0 {
 		c.IssuerSpin = DefaultIssuerSpin

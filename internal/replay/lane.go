@@ -78,6 +78,9 @@ func (q *queryThread) run() {
 	for {
 		// Read before the lanes: what was published before the end is seen.
 		ended := t.queriesEnded.Load()
+		if t.abort.Load() {
+			return
+		}
 		found := false
 		for i, l := range q.lanes {
 			tail := int(l.tail.Load())
@@ -93,7 +96,7 @@ func (q *queryThread) run() {
 		switch {
 		case found:
 			waiting.Reset()
-		case ended || t.abort.Load():
+		case ended:
 			return
 		default:
 			waiting.Wait(q.ready)

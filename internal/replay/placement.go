@@ -60,6 +60,15 @@ func (c ThreadCounts) total() int {
 // what was asked is done or an error says why not; roles without a list take
 // CPUs that nobody asked for.
 func Place(req CPURequest, counts ThreadCounts, allowed []int) (Placement, error) {
+	for _, n := range []struct {
+		flag  string
+		count int
+	}{{"event-issuers", counts.EventIssuers}, {"query-threads", counts.QueryThreads}, {"event-workers", counts.EventThreads}} {
+		// Checked before slices of that length are made.
+		if n.count > MaxThreads {
+			return Placement{}, fmt.Errorf("--%s is %d; it must be at most %d", n.flag, n.count, MaxThreads)
+		}
+	}
 	if len(allowed) == 0 {
 		return Placement{}, errors.New("no CPU is allowed to this process")
 	}

@@ -419,6 +419,9 @@ func (t *trial) runFromStart(info *threadInfo, run func()) {
 	run()
 }
 
+// interruptedDrain bounds the drain of a trial that was interrupted.
+const interruptedDrain = 5 * time.Second
+
 // raw is what a run leaves behind beside the threads' buffers.
 type raw struct {
 	startTime   time.Time
@@ -499,7 +502,8 @@ func (t *trial) measure(ctx context.Context) (*raw, error) {
 		<-issued
 	}
 	t.cfg.Phase(PhaseDrain)
-	out.drainErr = t.drain(answered)
+	out.drainErr = t.drain(ctx, answered)
+	out.interrupted = out.interrupted || out.drainErr != nil && ctx.Err() != nil
 	t.drained.Store(true)
 	<-passed
 
@@ -532,8 +536,18 @@ func (t *trial) measure(ctx context.Context) (*raw, error) {
 }
 
 // drain waits until everything that was handed over is done.
-func (t *trial) drain(answered <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), t.cfg.DrainTimeout)
+func (t *trial) drain(ctx context.Context, answered <-chan struct{}) error {
+	if t.stop.Load() {
+		// Interrupted while issuing: what was handed over still gets its time,
+		// which is short unless the run is overloaded.
+		ctx = context.WithoutCancel(ctx)
+	}
+	interrupted := ctx.Done()
+	limit := t.cfg.DrainTimeout
+	if t.stop.Load() {
+		limit = min(limit, interruptedDrain)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	flushErr := t.pool.Flush(ctx)
 	t.unfinished = ctx.Err() != nil
@@ -550,8 +564,13 @@ func (t *trial) drain(answered <-chan struct{}) error {
 			t.lost = true
 		}
 	}
+	select {
+	case <-interrupted:
+		return errors.New("a signal stopped the drain; what was done in it is not counted")
+	default:
+	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("the drain did not end within %v", t.cfg.DrainTimeout)
+		return fmt.Errorf("the drain did not end within %v; what was done in it is not counted", limit)
 	}
 	// An event thread that ended is a failure of its own, reported by the pool.
 	if flushErr != nil && t.pool.Err() == nil {

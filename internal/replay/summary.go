@@ -105,7 +105,11 @@ func (t *trial) join() (*stamps, []results.Reason) {
 		switch seen {
 		case seenHanded | seenFinished:
 		case seenHanded:
-			broken.add("completion", "operation %d was issued and never completed", op)
+			query := t.corpus.Ops[op].Kind == corpus.Query
+			// What a drain that was given up did is not known.
+			if !t.unfinished && (!query || !t.abort.Load()) {
+				broken.add("completion", "operation %d was issued and never completed", op)
+			}
 		case seenFinished:
 			broken.add("completion", "operation %d was completed and never issued", op)
 		default:
@@ -205,6 +209,9 @@ func (t *trial) config() results.Config {
 	}
 	if t.ownCPUs {
 		c.Idle = "spin"
+	}
+	if !c.TrackResidentBlocks {
+		c.CounterLayout = ""
 	}
 	if p.Pinned {
 		c.QueryIssuerCPU = host.FormatCPUs([]int{p.QueryIssuer})

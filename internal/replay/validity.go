@@ -86,6 +86,13 @@ func (t *trial) warn(rec *results.Record) {
 	if ranks := len(t.corpus.Ranks); p.Threads.EventThreads > ranks {
 		say("%d event threads but %d ranks: %d threads have nothing to do", p.Threads.EventThreads, ranks, p.Threads.EventThreads-ranks)
 	}
+	if a := &rec.Anomalies; len(a.ByRank) > 0 {
+		say("the index met odd events on %d ranks: %d blocks stored twice, %d unknown removed, %d orphaned, %d conflicting; a corpus of kvbench's own has none, so the index or the corpus is at fault",
+			len(a.ByRank), a.Duplicate, a.UnknownRemoved, a.Orphaned, a.Conflicting)
+	}
+	if t.plan.numEvents == 0 {
+		say("the corpus has no events, so the index stayed empty")
+	}
 	if n := rec.Depths.BlockedSubmits; n > 0 {
 		say("issuers met a full queue %d times and waited %v; the issue lag includes that", n, time.Duration(rec.Depths.BlockedNS))
 	}

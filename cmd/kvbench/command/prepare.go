@@ -19,6 +19,7 @@ type prepareFlags struct {
 	options corpus.Options
 	seed    uint64
 	window  time.Duration
+	maxLine int
 }
 
 // preparation are the names of the flags, which a saved corpus has settled.
@@ -37,6 +38,7 @@ func (p *prepareFlags) register(fl *pflag.FlagSet) {
 	fl.IntVar(&o.LengthFactor, "length-factor", 1, "make every prompt this many times as long")
 	fl.IntVar(&o.DuplicationFactor, "duplication-factor", 1, "play this many disjoint copies of the trace at the same times")
 	fl.Float64Var(&o.SpeedUp, "speed-up", 1, "divide the trace's times by this before the mock engines see them")
+	fl.IntVar(&p.maxLine, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
 	fl.StringVar(&o.Rescale, "rescale", "rank", "scale the timelines to the window: each rank's on its own (rank), or all by one factor (global)")
 	fl.Uint64Var(&p.seed, "seed", 42, "seed of every random choice")
 	fl.DurationVarP(&p.window, "duration", "d", 10*time.Second, "the window that the work is offered in")
@@ -44,7 +46,7 @@ func (p *prepareFlags) register(fl *pflag.FlagSet) {
 
 // input checks what the flags say together and names the work.
 func (p *prepareFlags) input(fl *pflag.FlagSet, source string) (trial.Input, error) {
-	in := trial.Input{Source: source, Options: p.options, Seed: p.seed, Window: p.window}
+	in := trial.Input{Source: source, Options: p.options, Seed: p.seed, Window: p.window, MaxLineBytes: p.maxLine}
 	saved, err := trial.IsCorpus(source)
 	if err != nil {
 		return in, err

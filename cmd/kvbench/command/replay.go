@@ -192,6 +192,23 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 			return fmt.Errorf("--%s is %d; it must be at least 1", count.flag, count.n)
 		}
 	}
+	for _, needs := range []struct {
+		flag, other string
+		given       bool
+	}{
+		{"counter-layout", "track-resident-blocks", f.cfg.TrackResidentBlocks},
+		{"verify-queries", "verify", f.cfg.Verify},
+	} {
+		if fl.Changed(needs.flag) && !needs.given {
+			return fmt.Errorf("--%s has no effect without --%s; add that or leave this out", needs.flag, needs.other)
+		}
+	}
+	if fl.Changed("verify-queries") && f.cfg.VerifyQueries < 1 {
+		return fmt.Errorf("--verify-queries is %d; it must be at least 1", f.cfg.VerifyQueries)
+	}
+	if fl.Changed("out") && f.out == "" {
+		return errors.New("--out is empty; name the file to write")
+	}
 	if fl.Changed("issuer-spin") && f.cfg.IssuerSpin < 0 {
 		return fmt.Errorf("--issuer-spin is %v; it must not be negative", f.cfg.IssuerSpin)
 	}
@@ -211,8 +228,11 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 	if topology, err := host.Topology(); err == nil {
 		allowed = host.Spread(allowed, topology)
 	}
-	f.cfg.Placement, err = replay.Place(req, f.counts, allowed)
-	return err
+	if f.cfg.Placement, err = replay.Place(req, f.counts, allowed); err != nil {
+		return err
+	}
+	// Before the work is prepared, which may take minutes.
+	return f.cfg.Check()
 }
 
 // report writes the record where the user wants it and turns its validity into

@@ -67,10 +67,11 @@ func Main(argv []string, ext Extensions) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
 		cancel(errInterrupted)
+		fmt.Fprintln(a.stderr, "kvbench: ending; once more to end at once")
 		// A second signal ends the process at once.
 		signal.Stop(signals)
 	}()
@@ -85,7 +86,7 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 	}
 	// A context below this one may have kept the fact and lost the cause.
 	if context.Cause(ctx) == errInterrupted && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
-		fmt.Fprintln(a.stderr, "kvbench: interrupted; nothing was written")
+		fmt.Fprintln(a.stderr, "kvbench: interrupted; no result was written")
 		return exitInterrupted
 	}
 	var coded *codeError

@@ -74,7 +74,11 @@ func writeTraceInfo(w io.Writer, src trace.Source, info trace.Info) error {
 	row("trace", "%s, %d bytes", src.Name, src.Bytes)
 	row("sha256", "%s", src.SHA256)
 	row("requests", "%d in %d sessions", info.Requests, info.Sessions)
-	row("span", "%v, %d distinct arrival times", time.Duration(info.SpanMS*1e6).Round(time.Millisecond), info.DistinctArrivalTimes)
+	span := fmt.Sprintf("%.3g days", info.SpanMS/86_400_000)
+	if info.SpanMS < 30*86_400_000 {
+		span = time.Duration(info.SpanMS * 1e6).Round(time.Millisecond).String()
+	}
+	row("span", "%s, %d distinct arrival times", span, info.DistinctArrivalTimes)
 	row("blocks", "%d references to %d distinct blocks of %d tokens", info.BlockReferences, info.DistinctBlocks, info.BlockSize)
 	row("repeated", "%d of the distinct blocks; at most %d blocks in a request", info.RepeatedBlocks, info.MaxRequestBlocks)
 	for _, l := range []struct {

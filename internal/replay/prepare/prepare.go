@@ -288,6 +288,9 @@ func CheckOptions(o corpus.Options, window time.Duration) error {
 		errs = append(errs, fmt.Errorf("--trace-block-size is %d; it must be at least 1", o.TraceBlockSize))
 	}
 	atLeastOne("gpu-blocks", o.GPUBlocks)
+	if o.GPUBlocks > 1<<30 {
+		errs = append(errs, fmt.Errorf("--gpu-blocks is %d; it must be at most 2^30", o.GPUBlocks))
+	}
 	atLeastOne("length-factor", o.LengthFactor)
 	atLeastOne("duplication-factor", o.DuplicationFactor)
 	if !(o.SpeedUp > 0) || math.IsInf(o.SpeedUp, 0) {

@@ -30,9 +30,12 @@ type Input struct {
 	// embedded trace. A file of that name comes before an embedded trace.
 	Source  string
 	Options corpus.Options // for a trace; a corpus has its own
-	Seed    uint64
-	Window  time.Duration
-	Time    mocker.TimeModel // nil: the default model
+	// MaxLineBytes is the longest line of a trace that is accepted; 0: the
+	// reader's default.
+	MaxLineBytes int
+	Seed         uint64
+	Window       time.Duration
+	Time         mocker.TimeModel // nil: the default model
 }
 
 // Progress is told how far the preparation is. Any method may be called from
@@ -63,7 +66,7 @@ func Open(ctx context.Context, in Input, p Progress) (*corpus.Corpus, []string, 
 		in.Time = mocker.DefaultTime
 	}
 	in.Options.TimeModel = fmt.Sprint(in.Time)
-	t, src, err := LoadTrace(ctx, in.Source, trace.ReaderOptions{BlockSize: in.Options.TraceBlockSize}, p)
+	t, src, err := LoadTrace(ctx, in.Source, trace.ReaderOptions{BlockSize: in.Options.TraceBlockSize, MaxLineBytes: in.MaxLineBytes}, p)
 	if err != nil {
 		return nil, nil, err
 	}
