@@ -2,10 +2,10 @@ package mocker
 
 import "cmp"
 
-// Kinds of happenings. Of those at one time, progress comes first: room that is
-// given back is there for whoever arrives then.
+// Kinds of happenings. Of those at one time, what is due comes first: room that
+// is given back is there for whoever arrives then.
 const (
-	progress uint8 = iota
+	due uint8 = iota // a request has computed what its scheduler expected
 	arrival
 )
 
@@ -13,9 +13,9 @@ const (
 type happening struct {
 	at      int64
 	number  uint64 // in the order in which they were put on the agenda
-	run     uint64
-	request int32 // of progress
-	session int32 // of an arrival
+	run     uint64 // of what is due: see request
+	request int32  // of the same
+	session int32  // of an arrival
 	turn    int32
 	kind    uint8
 }

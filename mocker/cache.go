@@ -12,6 +12,7 @@ import (
 //
 // A prompt longer than the cache leaves its first blocks in it.
 func ReplayCache(t *trace.Trace, capacity int, fullOnly bool) (hits, references int64) {
+	capacity = max(0, capacity)
 	p := NewPool(capacity)
 	var hashes []indexer.SequenceHash
 	var held []int32

@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/trace"
 )
 
-// engine is one rank in virtual time.
+// engine is one rank in virtual time: its sessions, its blocks and what it tells
+// of them. Who runs when is the scheduler's.
 type engine struct {
-	trace *trace.Trace
-	cfg   Config
-	rec   Recorder
-	pool  *Pool
-	sum   Summary
+	trace     *trace.Trace
+	cfg       Config
+	rec       Recorder
+	pool      *Pool
+	scheduler scheduler
+	sum       Summary
 
 	agenda  agenda
 	numbers uint64 // happenings so far
@@ -24,10 +25,8 @@ type engine struct {
 
 	requests []request
 	unused   []int32 // of requests
-	waiting  []int32 // requests in the order in which they are to be admitted
-	running  []int32 // requests in the order of their admission
 
-	evicted []indexer.SequenceHash
+	evicted []indexer.SequenceHash // by the last reservation
 	event   indexer.Event
 }
 
@@ -38,14 +37,13 @@ type request struct {
 	turn    int
 
 	content   content
-	computed  int // tokens whose KV is in the pool or about to be
-	target    int // tokens computed when the next happening of it is due
-	end       int // tokens computed at its end
-	admitted  bool
-	run       uint64 // counts admissions, so that happenings of an old one are known
-	locals    []indexer.LocalHash
-	sequences []indexer.SequenceHash
-	held      []int32 // copies in the order of the blocks
+	end       int                    // tokens computed at its end
+	run       uint64                 // what is due carries it; another number calls it off
+	locals    []indexer.LocalHash    // of the full blocks so far
+	sequences []indexer.SequenceHash // of the same
+	held      []int32                // copies in the order of the blocks
+
+	progress // the scheduler's
 }
 
 // arriveAll puts the first turn of each session on the agenda.
@@ -67,7 +65,9 @@ func (e *engine) arriveAll(sessions []int) error {
 }
 
 func newEngine(t *trace.Trace, cfg Config, rec Recorder) *engine {
-	return &engine{trace: t, cfg: cfg, rec: rec, pool: NewPool(cfg.GPUBlocks)}
+	e := &engine{trace: t, cfg: cfg, rec: rec, pool: NewPool(cfg.GPUBlocks)}
+	e.scheduler = &firstCome{engine: e}
+	return e
 }
 
 func (e *engine) put(h happening) {
@@ -87,12 +87,15 @@ func (e *engine) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		h := e.agenda.pop()
+		if h.kind == due && h.run != e.requests[h.request].run {
+			continue // called off
+		}
 		e.sum.EndNanos = h.at
 		var err error
 		if h.kind == arrival {
 			err = e.arrived(h)
 		} else {
-			err = e.progressed(h)
+			err = e.scheduler.due(h.at, h.request)
 		}
 		if err != nil {
 			return err
@@ -101,24 +104,19 @@ func (e *engine) run(ctx context.Context) error {
 	return nil
 }
 
-// arrived is a request that asks for a place.
+// arrived is a request that asks for a place. One that could never end, since
+// the pool has no room for all of it even when nobody else runs, is refused.
 func (e *engine) arrived(h happening) error {
 	id := e.open(int(h.session), int(h.turn))
 	r := &e.requests[id]
-	full := len(r.locals)
 	e.sum.Requests++
-	e.sum.PromptBlocks += int64(full)
+	e.sum.PromptBlocks += int64(len(r.locals))
 	e.rec.Query(h.at, r.row, r.locals)
 	if blocksFor(r.end, e.cfg.BlockSize) > e.cfg.GPUBlocks {
 		e.sum.Refused++
 		return e.close(h.at, id)
 	}
-	e.waiting = append(e.waiting, id)
-	if err := e.admit(h.at); err != nil {
-		return err
-	}
-	e.sum.PeakQueue = max(e.sum.PeakQueue, int64(len(e.waiting)))
-	return nil
+	return e.scheduler.arrived(h.at, id)
 }
 
 func blocksFor(tokens, size int) int { return (tokens + size - 1) / size }
@@ -149,7 +147,6 @@ func (e *engine) open(session, turn int) int32 {
 		sequences: r.sequences[:0],
 		held:      r.held[:0],
 	}
-	r.computed = r.content.prompt
 	// The last generated token is never computed.
 	r.end = r.content.prompt + max(0, in.OutputLength-1)
 	for r.hashBlock(e.cfg.BlockSize, r.content.prompt) {
@@ -173,22 +170,15 @@ func (r *request) hashBlock(size, tokens int) bool {
 	return true
 }
 
-// close ends a request and lets the next turn of its session come.
+// close forgets a request that holds no blocks and lets the next turn of its session come.
 func (e *engine) close(at int64, id int32) error {
 	r := &e.requests[id]
 	turns := e.trace.Turns(r.session)
 	if next := r.turn + 1; next < len(turns) {
 		in := e.trace.Request(int(turns[next]))
-		wait := in.Delay
-		if math.IsNaN(wait) {
-			wait = in.Timestamp - e.trace.Request(r.row).Timestamp
-		}
-		if math.IsNaN(wait) {
-			wait = 0
-		}
-		ns := math.Round(wait * 1e6)
+		ns := math.Round(in.Delay * 1e6)
 		if !(ns >= 0 && ns < math.MaxInt64/4) || at > math.MaxInt64/2 {
-			return fmt.Errorf("mocker: line %d: a wait of %g ms cannot be played", in.Line, wait)
+			return fmt.Errorf("mocker: line %d: a delay of %g ms at %g ms cannot be played", in.Line, in.Delay, float64(at)/1e6)
 		}
 		e.arrive(at+int64(ns), r.session, next)
 	}
@@ -197,119 +187,39 @@ func (e *engine) close(at int64, id int32) error {
 	return nil
 }
 
-// admit lets waiting requests run, in their order, while there is room.
-func (e *engine) admit(at int64) error {
-	for len(e.waiting) > 0 {
-		id := e.waiting[0]
-		r := &e.requests[id]
-		size := e.cfg.BlockSize
-		// At least one token must be computed, so a prompt that is cached whole
-		// does without its last block.
-		hits := e.pool.Lookup(r.sequences[:max(0, r.computed-1)/size])
-		held, evicted, ok := e.pool.Reserve(r.sequences[:hits], blocksFor(r.computed, size)-hits, r.held[:0], e.evicted[:0])
-		if !ok {
-			return nil
-		}
-		r.held, e.evicted = held, evicted
-		e.waiting = slices.Delete(e.waiting, 0, 1)
-		e.running = append(e.running, id)
-		if !r.admitted {
-			r.admitted = true
-			e.sum.HitBlocks += int64(hits)
-		}
-		e.sum.PeakActive = max(e.sum.PeakActive, int64(e.pool.Active()))
-		e.removed(at)
-		e.stored(at, r, hits, len(r.sequences))
-		took := e.cfg.Time.Prefill(r.computed-hits*size, hits*size)
-		r.run++
-		r.target = r.computed
-		if err := e.schedule(at, took, id); err != nil {
-			return err
-		}
+// expect makes a request due after n times each ns.
+func (e *engine) expect(at int64, id int32, n int, each int64) error {
+	if each < 0 || n > 0 && each > (math.MaxInt64-at)/int64(n) {
+		return fmt.Errorf("mocker: the time model gives %d times a duration of %d ns at %d ns", n, each, at)
 	}
+	e.put(happening{at: at + int64(n)*each, kind: due, request: id, run: e.requests[id].run})
 	return nil
 }
 
-// schedule makes a request's next happening due after took ns.
-func (e *engine) schedule(at, took int64, id int32) error {
-	if took < 0 || at > math.MaxInt64-took {
-		return fmt.Errorf("mocker: the time model gives a duration of %d ns at %d ns", took, at)
+// callOff makes what is due for a request not happen.
+func (e *engine) callOff(id int32) { e.requests[id].run++ }
+
+// reserve takes hold of the first hits blocks of a request, which are cached, and
+// of fresh ones after those that it holds, and reports what is evicted for them.
+// It is false if there is no room, and then nothing has changed.
+func (e *engine) reserve(at int64, r *request, hits, fresh int) bool {
+	held, evicted, ok := e.pool.Reserve(r.sequences[:hits], fresh, r.held, e.evicted[:0])
+	if !ok {
+		return false
 	}
-	e.put(happening{at: at + took, kind: progress, request: id, run: e.requests[id].run})
-	return nil
+	r.held, e.evicted = held, evicted
+	e.sum.PeakActive = max(e.sum.PeakActive, int64(e.pool.Active()))
+	if len(evicted) > 0 {
+		e.sum.RemovedBlocks += int64(len(evicted))
+		e.emit(at, indexer.Event{Kind: indexer.Removed, Sequences: evicted})
+	}
+	return true
 }
 
-// progressed is a request that has computed target tokens: its prompt, the last
-// token of a block, or its last token.
-func (e *engine) progressed(h happening) error {
-	r := &e.requests[h.request]
-	if r.run != h.run {
-		return nil // of an admission that was preempted
-	}
-	size := e.cfg.BlockSize
-	r.computed = r.target
-	for r.hashBlock(size, r.computed) {
-		e.stored(h.at, r, len(r.sequences)-1, len(r.sequences))
-	}
-	if r.computed == r.end {
-		e.finish(h.request)
-		if err := e.close(h.at, h.request); err != nil {
-			return err
-		}
-		return e.admit(h.at)
-	}
-	// The next token needs a block of its own at a boundary.
-	if r.computed == len(r.held)*size {
-		if !e.grow(h.at, h.request) {
-			return nil
-		}
-		r = &e.requests[h.request]
-	}
-	r.target = min(r.end, len(r.held)*size)
-	return e.schedule(h.at, int64(r.target-r.computed)*e.cfg.Time.Decode(r.computed), h.request)
-}
-
-// grow gives a running request one more block, preempting the requests admitted
-// last while there is no room. It is false if that was the request itself.
-func (e *engine) grow(at int64, id int32) bool {
-	for {
-		r := &e.requests[id]
-		held, evicted, ok := e.pool.Reserve(nil, 1, r.held, e.evicted[:0])
-		if ok {
-			r.held, e.evicted = held, evicted
-			e.sum.PeakActive = max(e.sum.PeakActive, int64(e.pool.Active()))
-			e.removed(at)
-			return true
-		}
-		victim := e.running[len(e.running)-1]
-		e.finish(victim)
-		e.sum.Preempted++
-		// It goes to the front of the line with what it has generated.
-		e.waiting = slices.Insert(e.waiting, 0, victim)
-		e.sum.PeakQueue = max(e.sum.PeakQueue, int64(len(e.waiting)))
-		if victim == id {
-			return false
-		}
-	}
-}
-
-// finish takes a request from the running ones and releases its blocks.
-func (e *engine) finish(id int32) {
-	r := &e.requests[id]
-	r.run++
+// release gives back all blocks of a request.
+func (e *engine) release(r *request) {
 	e.pool.Release(r.held)
 	r.held = r.held[:0]
-	i := slices.Index(e.running, id)
-	e.running = slices.Delete(e.running, i, i+1)
-}
-
-// removed reports what the last reservation evicted.
-func (e *engine) removed(at int64) {
-	if len(e.evicted) == 0 {
-		return
-	}
-	e.sum.RemovedBlocks += int64(len(e.evicted))
-	e.emit(at, indexer.Event{Kind: indexer.Removed, Sequences: e.evicted})
 }
 
 // stored commits blocks [from, to) of a request and reports those that are new

@@ -146,6 +146,48 @@ func TestTimelines(t *testing.T) {
 				"12000000 #1 removed 2", "12000000 #2 stored 3 4", "12000000 #3 removed 1", "12000000 #4 stored 5"},
 			sum: Summary{Requests: 3, PromptBlocks: 6, StoredBlocks: 6, RemovedBlocks: 2, PeakActive: 3, PeakQueue: 2, EndNanos: 20e6},
 		},
+		"room that is given back is there for who arrives then": {
+			rows:   []trace.Request{turn("", 8, nan, 8, 1, 2), turn("", 0, nan, 8, 1, 1)},
+			blocks: 2,
+			want:   []string{"0 query row 1, 2 blocks", "0 #0 stored 0 1", "8000000 query row 0, 2 blocks", "8000000 #1 removed 1 0", "8000000 #2 stored 2 3"},
+			sum:    Summary{Requests: 2, PromptBlocks: 4, StoredBlocks: 4, RemovedBlocks: 2, PeakActive: 2, EndNanos: 16e6},
+		},
+		"a block with two copies is removed with the last": {
+			// Row 1 computes its last block although row 0 has it. Rows 2 and 3
+			// evict one copy each.
+			rows:   []trace.Request{turn("", 0, nan, 8, 1, 1), turn("", 0, nan, 8, 1, 1), turn("", 20, nan, 4, 1, 2), turn("", 30, nan, 4, 1, 3)},
+			blocks: 3,
+			want: []string{"0 query row 0, 2 blocks", "0 #0 stored 0 1", "0 query row 1, 2 blocks", "20000000 query row 2, 1 blocks",
+				"20000000 #1 stored 2", "30000000 query row 3, 1 blocks", "30000000 #2 removed 1", "30000000 #3 stored 3"},
+			sum: Summary{Requests: 4, PromptBlocks: 6, HitBlocks: 1, StoredBlocks: 4, RemovedBlocks: 1, PeakActive: 3, EndNanos: 34e6},
+		},
+		"who was admitted last gives way and keeps what it has generated": {
+			// At 8 ms row 0 needs a third block. Row 1 has computed 7 tokens and
+			// knows 8, which it computes from the cached 4 on when row 0 ends.
+			rows:   []trace.Request{turn("", 0, nan, 4, 6, 1), turn("", 1, nan, 4, 5, 2)},
+			blocks: 4,
+			want: []string{"0 query row 0, 1 blocks", "0 #0 stored 0", "1000000 query row 1, 1 blocks", "1000000 #1 stored 1",
+				"8000000 #2 stored after 0: 2", "9000000 #3 stored after 1: 3"},
+			sum: Summary{Requests: 2, Preempted: 1, PromptBlocks: 2, StoredBlocks: 4, OutputBlocks: 2, PeakActive: 4, PeakQueue: 1, EndNanos: 13e6},
+		},
+		"who gives way to others waits for the block that it needs": {
+			// At 5 ms row 1 needs a second block. Its one block is free for row 2,
+			// but row 1 is before it in the line.
+			rows:   []trace.Request{turn("", 0, nan, 12, 4, 1, 2), turn("", 1, nan, 4, 3, 3), turn("", 6, nan, 4, 1, 4)},
+			blocks: 4,
+			want: []string{"0 query row 0, 3 blocks", "0 #0 stored 0 1 2", "1000000 query row 1, 1 blocks", "1000000 #1 stored 3",
+				"6000000 query row 2, 1 blocks", "12000000 #2 removed 3", "15000000 #3 removed 2", "15000000 #4 stored 3",
+				"15000000 #5 removed 1", "15000000 #6 stored 4"},
+			sum: Summary{Requests: 3, Preempted: 1, PromptBlocks: 5, StoredBlocks: 6, RemovedBlocks: 3, PeakActive: 4, PeakQueue: 2, EndNanos: 21e6},
+		},
+		"who gives way in its prefill starts it anew": {
+			// At 4 ms row 0 needs a second block, while row 1 computes its prompt.
+			rows:   []trace.Request{turn("", 0, nan, 4, 2, 1), turn("", 1, nan, 12, 1, 2, 3)},
+			blocks: 4,
+			want: []string{"0 query row 0, 1 blocks", "0 #0 stored 0", "1000000 query row 1, 3 blocks", "1000000 #1 stored 1 2 3",
+				"4000000 #2 removed 3", "5000000 #3 stored after 2: 3"},
+			sum: Summary{Requests: 2, Preempted: 1, PromptBlocks: 4, StoredBlocks: 5, RemovedBlocks: 1, PeakActive: 4, PeakQueue: 1, EndNanos: 9e6},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTrace(t, 8, c.rows...)
@@ -167,11 +209,13 @@ func TestTimelines(t *testing.T) {
 // set replays events as a router would and checks what an engine owes it.
 type set struct {
 	t      interface{ Fatalf(string, ...any) }
+	trace  *trace.Trace
+	cfg    Config
 	live   map[indexer.SequenceHash]bool
-	limit  int
 	lastAt int64
 	next   uint64
 	rows   map[int]int
+	hits   int64 // of requests that are not refused, if all are admitted as they arrive
 	stored int64
 	gone   int64
 }
@@ -183,9 +227,21 @@ func (s *set) time(at int64) {
 	s.lastAt = at
 }
 
-func (s *set) Query(at int64, row int, _ []indexer.LocalHash) {
+func (s *set) Query(at int64, row int, locals []indexer.LocalHash) {
 	s.time(at)
 	s.rows[row]++
+	r := s.trace.Request(row)
+	if blocksFor(r.InputLength+max(0, r.OutputLength-1), s.cfg.BlockSize) > s.cfg.GPUBlocks {
+		return
+	}
+	var parent indexer.SequenceHash
+	for i, l := range locals {
+		parent = sequence(parent, i > 0, l)
+		if (i+1)*s.cfg.BlockSize == r.InputLength || !s.live[parent] {
+			return
+		}
+		s.hits++
+	}
 }
 
 func (s *set) Event(at int64, ev *indexer.Event) {
@@ -209,8 +265,8 @@ func (s *set) Event(at int64, ev *indexer.Event) {
 			s.live[h] = true
 			s.stored++
 		}
-		if len(s.live) > s.limit {
-			s.t.Fatalf("%d blocks on a rank of %d", len(s.live), s.limit)
+		if len(s.live) > s.cfg.GPUBlocks {
+			s.t.Fatalf("%d blocks on a rank of %d", len(s.live), s.cfg.GPUBlocks)
 		}
 	case indexer.Removed:
 		for _, h := range ev.Sequences {
@@ -251,7 +307,7 @@ func drawTrace(t *rapid.T, blockSize int) []trace.Request {
 // TestConservation plays random traces on small pools, so that requests wait and
 // are preempted, and replays the events into a set.
 func TestConservation(t *testing.T) {
-	preempted := int64(0)
+	preempted, hits := int64(0), int64(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		traceBlock := rapid.IntRange(1, 12).Draw(rt, "trace block")
 		rows := drawTrace(rt, traceBlock)
@@ -264,7 +320,7 @@ func TestConservation(t *testing.T) {
 			BlockSize: rapid.IntRange(1, 9).Draw(rt, "block"),
 			Time:      steady{prefill: rapid.Int64Range(0, 3e6).Draw(rt, "prefill"), decode: rapid.Int64Range(0, 3e6).Draw(rt, "decode")},
 		}
-		s := &set{t: rt, live: map[indexer.SequenceHash]bool{}, limit: cfg.GPUBlocks, rows: map[int]int{}}
+		s := &set{t: rt, trace: tr, cfg: cfg, live: map[indexer.SequenceHash]bool{}, rows: map[int]int{}}
 		e := newEngine(tr, cfg, s)
 		if err := errors.Join(e.arriveAll(allSessions(tr)), e.run(context.Background()), e.pool.Check()); err != nil {
 			rt.Fatalf("%v", err)
@@ -277,8 +333,8 @@ func TestConservation(t *testing.T) {
 				rt.Fatalf("row %d asked %d times", row, n)
 			}
 		}
-		if e.pool.Active() != 0 || len(e.waiting) != 0 || len(e.running) != 0 {
-			rt.Fatalf("at the end %d blocks are active, %d requests wait, %d run", e.pool.Active(), len(e.waiting), len(e.running))
+		if f := e.scheduler.(*firstCome); e.pool.Active() != 0 || len(f.waiting) != 0 || len(f.running) != 0 {
+			rt.Fatalf("at the end %d blocks are active, %d requests wait, %d run", e.pool.Active(), len(f.waiting), len(f.running))
 		}
 		for h := range e.pool.primary {
 			if !s.live[h] {
@@ -288,10 +344,16 @@ func TestConservation(t *testing.T) {
 		if len(s.live) != e.pool.Cached() || s.stored != e.sum.StoredBlocks || s.gone != e.sum.RemovedBlocks || s.stored-s.gone != int64(len(s.live)) {
 			rt.Fatalf("events leave %d blocks (%d - %d), the pool has %d, the summary says %+v", len(s.live), s.stored, s.gone, e.pool.Cached(), e.sum)
 		}
+		if e.sum.PeakQueue == 0 {
+			if s.hits != e.sum.HitBlocks {
+				rt.Fatalf("by the events %d blocks hit, the summary says %+v", s.hits, e.sum)
+			}
+			hits += s.hits
+		}
 		preempted += e.sum.Preempted
 	})
-	if preempted == 0 {
-		t.Error("no request was ever preempted; the pools are not small enough to show it")
+	if preempted == 0 || hits == 0 {
+		t.Errorf("%d requests were preempted and %d blocks hit; this shows nothing", preempted, hits)
 	}
 }
 
@@ -315,6 +377,53 @@ func TestSameArgumentsSameTimeline(t *testing.T) {
 	}
 	if !strings.Contains(first, "removed") {
 		t.Error("nothing was removed; the timeline shows little")
+	}
+}
+
+// TestStoredIsSplit: blocks that are in the pool already are left out, and what
+// follows one of them names it as its parent.
+func TestStoredIsSplit(t *testing.T) {
+	var l log
+	e := newEngine(newTrace(t, 4, turn("", 0, nan, 24, 1, 1, 2, 3, 4, 5, 6)), Config{GPUBlocks: 20, BlockSize: 4, Time: steady{}}, &l)
+	r := &e.requests[e.open(0, 0)]
+	for i, h := range r.sequences {
+		l.name(h)
+		if i == 0 || i == 3 || i == 5 {
+			held, _, _ := e.pool.Reserve(nil, 1, nil, nil)
+			e.pool.Commit(held[0], h)
+		}
+	}
+	if !e.reserve(7, r, 0, 6) {
+		t.Fatal("no room")
+	}
+	e.stored(7, r, 0, 6)
+	if want := []string{"7 #0 stored after 0: 1 2", "7 #1 stored after 3: 4"}; !slices.Equal(l.lines, want) {
+		t.Errorf("%q, want %q", l.lines, want)
+	}
+	if e.sum.StoredBlocks != 3 {
+		t.Errorf("%d stored blocks are counted, want 3", e.sum.StoredBlocks)
+	}
+}
+
+// TestRunRankAllocates: buffers are reused, so that allocations grow with the
+// pool and with what runs at once, not with the requests.
+func TestRunRankAllocates(t *testing.T) {
+	p := trace.ConversationParams()
+	p.Requests, p.SessionsPerSecond, p.BurstFactor = 6000, 0.1, 1
+	tr, err := trace.Generate(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := allSessions(tr)
+	run := func(sessions []int) float64 {
+		return testing.AllocsPerRun(1, func() {
+			if _, err := RunRank(context.Background(), tr, sessions, Config{GPUBlocks: 16384, BlockSize: 512}, recorder(func(*indexer.Event) {})); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if third, all := run(sessions[:len(sessions)/3]), run(sessions); all > third+200 {
+		t.Errorf("a third of the requests cost %v allocations, all %v", third, all)
 	}
 }
 
@@ -377,6 +486,10 @@ func TestRunRankRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	late, err := newTrace(t, 8, turn("s", 0, nan, 8, 1, 1), turn("s", nan, 1e12, 8, 1, 1)).SpeedUp(1e-4)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for want, c := range map[string]struct {
 		tr  *trace.Trace
 		cfg Config
@@ -386,6 +499,10 @@ func TestRunRankRefuses(t *testing.T) {
 		"2^30":         {tr, Config{GPUBlocks: 1 << 31, BlockSize: 4}},
 		"time model":   {tr, Config{GPUBlocks: 100, BlockSize: 4, Time: steady{-1, 1}}},
 		"1e+18 ms":     {far, Config{GPUBlocks: 100, BlockSize: 4}},
+		"1e+16 ms":     {late, Config{GPUBlocks: 100, BlockSize: 4}},
+		"decode is -1": {tr, Config{GPUBlocks: 100, BlockSize: 4, Time: ContextAware{DecodeBase: -1}}},
+		"3 times a duration of 4611686018427387904 ns at 30 ns": {
+			newTrace(t, 8, turn("", 0, nan, 30, 4, 5, 6, 7, 8)), Config{GPUBlocks: 100, BlockSize: 40, Time: steady{1, 1 << 62}}},
 	} {
 		if _, err := RunRank(context.Background(), c.tr, []int{0}, c.cfg, &log{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)
@@ -430,6 +547,12 @@ func TestContextAware(t *testing.T) {
 	}
 	if err := DefaultTime.Validate(); err != nil {
 		t.Error(err)
+	}
+	if got := (ContextAware{PerPair: 1e300}).Prefill(1<<30, 0); got != math.MaxInt64 {
+		t.Errorf("a prefill without end takes %d ns", got)
+	}
+	if got, want := m.String(), "context-aware(base=100ns,token=10ns,pair=2ns,decode=7ns,context=3ns)"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -2,12 +2,14 @@
 // block pool with prefix caching, requests that occupy it in virtual time, and
 // the KV events that follow. It computes no tokens and knows no wall clock.
 //
-// The scheduler is a simple one. Requests are admitted in the order of arrival
-// when the whole prompt fits beside the blocks in use, each then runs as if it
-// were alone, and there is no limit but the pool. It has no steps, no token
-// budget, no chunked prefill and no slowing down of requests by each other; a
-// scheduler that has them can take its place behind RunRank, since the pool,
-// the hashes and the time model know nothing of it.
+// The scheduler is a simple one, behind an interface that a complete one fits as
+// well. Requests are admitted in the order of arrival when the whole prompt fits
+// beside the blocks in use, and each then runs as if it were alone. The end of the
+// prefill gives the first token of the answer, each further one takes a decode
+// step, and an answer of no tokens takes as long as one of one. If an answer needs
+// a block and there is none, the request admitted last gives up its own and
+// computes them anew later. There are no steps, no token budget, no chunked
+// prefill and no slowing down of requests by each other.
 package mocker
 
 import (
@@ -44,7 +46,8 @@ type Config struct {
 }
 
 // TimeModel gives durations in virtual time. Implementations are pure; a
-// negative duration is an error of RunRank.
+// negative duration is an error of RunRank, and so is what a method Validate()
+// error returns, if there is one.
 type TimeModel interface {
 	// Prefill returns the ns to compute newTokens of a prompt whose first
 	// cachedTokens are in the cache already.
@@ -57,7 +60,7 @@ type TimeModel interface {
 // Summary says what happened on a rank.
 type Summary struct {
 	Requests      int64 // requests that asked for a place
-	Refused       int64 // of these, with prompt and output larger than the whole pool: query, no event
+	Refused       int64 // of these, those that the whole pool cannot hold with their answer: query, no event
 	Preempted     int64 // times that a running request gave its blocks up for another
 	PromptBlocks  int64 // full blocks of the prompts, refused ones included
 	HitBlocks     int64 // of these, found in the cache at the first admission
@@ -72,9 +75,8 @@ type Summary struct {
 // RunRank plays the given sessions of t on one engine, alone, and reports its
 // timeline. The same arguments give the same calls of rec.
 //
-// The first turn of a session arrives at its timestamp, rounded to ns. A later
-// one arrives its delay after the end of the turn before it; without a delay,
-// the difference of their timestamps after it; without both, at once.
+// The first turn of a session arrives at its timestamp, rounded to ns, a later
+// one its delay after the end of the turn before it.
 func RunRank(ctx context.Context, t *trace.Trace, sessions []int, cfg Config, rec Recorder) (Summary, error) {
 	switch {
 	case cfg.GPUBlocks < 1:
@@ -88,6 +90,11 @@ func RunRank(ctx context.Context, t *trace.Trace, sessions []int, cfg Config, re
 	}
 	if cfg.Time == nil {
 		cfg.Time = DefaultTime
+	}
+	if m, ok := cfg.Time.(interface{ Validate() error }); ok {
+		if err := m.Validate(); err != nil {
+			return Summary{}, fmt.Errorf("mocker: %w", err)
+		}
 	}
 	e := newEngine(t, cfg, rec)
 	if err := e.arriveAll(sessions); err != nil {

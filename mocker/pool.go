@@ -196,11 +196,12 @@ func (p *Pool) unlink(c int32) {
 
 // Check verifies the pool's invariants and returns the first violation.
 func (p *Pool) Check() error {
+	// A walk that is longer than all copies goes in circles; its count is wrong.
 	free, used, inactive := 0, 0, 0
-	for c := p.free; c != none; c = p.copies[c].next {
+	for c := p.free; c != none && free <= len(p.copies); c = p.copies[c].next {
 		free++
 	}
-	for c, prev := p.oldest, int32(none); c != none; prev, c = c, p.copies[c].next {
+	for c, prev := p.oldest, int32(none); c != none && inactive <= len(p.copies); prev, c = c, p.copies[c].next {
 		s := &p.copies[c]
 		if s.refs != 0 || !s.cached || s.prev != prev {
 			return fmt.Errorf("mocker: inactive copy %d is %+v, after %d", c, *s, prev)
@@ -209,23 +210,30 @@ func (p *Pool) Check() error {
 	}
 	chained := 0
 	for hash, c := range p.primary {
-		for ; c != none; c = p.copies[c].other {
+		for ; c != none && chained <= len(p.copies); c = p.copies[c].other {
 			if !p.copies[c].cached || p.copies[c].hash != hash {
 				return fmt.Errorf("mocker: copy %d is %+v and is found under %d", c, p.copies[c], hash)
 			}
 			chained++
 		}
 	}
-	cached := 0
+	active, cached := 0, 0
 	for i := range p.copies {
-		if p.copies[i].refs > 0 || p.copies[i].cached {
+		s := &p.copies[i]
+		if s.refs < 0 {
+			return fmt.Errorf("mocker: copy %d is held %d times", i, s.refs)
+		}
+		if s.refs > 0 {
+			active++
+		}
+		if s.refs > 0 || s.cached {
 			used++
 		}
-		if p.copies[i].cached {
+		if s.cached {
 			cached++
 		}
 	}
-	if used != p.used || used > p.capacity || inactive != p.inactive || free != len(p.copies)-used || cached != chained {
+	if used != p.used || used > p.capacity || inactive != p.inactive || active+inactive != used || free != len(p.copies)-used || cached != chained {
 		return fmt.Errorf("mocker: %d used of %d, %d inactive, %d free, %d cached, %d found; the counts say %d used, %d inactive, %d copies",
 			used, p.capacity, inactive, free, cached, chained, p.used, p.inactive, len(p.copies))
 	}

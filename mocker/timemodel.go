@@ -58,10 +58,19 @@ func (m ContextAware) Prefill(newTokens, cachedTokens int) int64 {
 		return 0
 	}
 	n, c := float64(newTokens), float64(cachedTokens)
-	return int64(math.Round(m.Base + m.PerToken*n + m.PerPair*n*(c+n/2)))
+	return nanos(m.Base + float64(m.PerToken*n) + float64(m.PerPair*n*(c+n/2)))
 }
 
 // Decode implements TimeModel.
 func (m ContextAware) Decode(contextTokens int) int64 {
-	return int64(math.Round(m.DecodeBase + m.DecodePerToken*float64(contextTokens)))
+	return nanos(m.DecodeBase + float64(m.DecodePerToken*float64(contextTokens)))
+}
+
+// nanos rounds to whole ns. Products that go into ns are converted to float64,
+// which forbids fused operations: these would give other sums on other CPUs.
+func nanos(ns float64) int64 {
+	if !(ns < math.MaxInt64) {
+		return math.MaxInt64
+	}
+	return int64(math.Round(ns))
 }
