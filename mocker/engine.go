@@ -170,7 +170,8 @@ func (r *request) hashBlock(size, tokens int) bool {
 	return true
 }
 
-// close forgets a request that holds no blocks and lets the next turn of its session come.
+// close forgets a request that holds no blocks and lets the next turn of its
+// session come.
 func (e *engine) close(at int64, id int32) error {
 	r := &e.requests[id]
 	turns := e.trace.Turns(r.session)
