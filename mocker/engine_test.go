@@ -183,13 +183,14 @@ func TestTimelines(t *testing.T) {
 		"who gives way twice keeps what it had the first time": {
 			// Row 2 gives way at 6 ms with 5 known tokens and again at 12 ms,
 			// while it computes them.
-			rows:   []trace.Request{turn("", 0, nan, 4, 14, 1), turn("", 1, nan, 8, 1, 2), turn("", 2, nan, 4, 3, 3)},
+			rows:   []trace.Request{turn("", 0, nan, 4, 14, 1), turn("", 1, nan, 8, 1, 2), turn("", 2, nan, 4, 6, 3)},
 			blocks: 5,
 			want: []string{"0 query row 0, 1 blocks", "0 #0 stored 0", "1000000 query row 1, 2 blocks", "1000000 #1 stored 1 2",
 				"2000000 query row 2, 1 blocks", "2000000 #2 stored 3", "8000000 #3 stored after 0: 4", "8000000 #4 removed 3",
 				"9000000 #5 removed 2 1", "9000000 #6 stored 3", "12000000 #7 stored after 4: 5", "16000000 #8 stored after 5: 6",
-				"16000000 #9 removed 3", "17000000 #10 removed 6", "17000000 #11 stored 3"},
-			sum: Summary{Requests: 3, Preempted: 2, PromptBlocks: 4, StoredBlocks: 9, RemovedBlocks: 5, OutputBlocks: 3, PeakActive: 5, PeakQueue: 1, EndNanos: 23e6},
+				"16000000 #9 removed 3", "17000000 #10 removed 6", "17000000 #11 stored 3",
+				"25000000 #12 stored after 3: 7", "25000000 #13 removed 5"},
+			sum: Summary{Requests: 3, Preempted: 2, PromptBlocks: 4, StoredBlocks: 10, RemovedBlocks: 6, OutputBlocks: 4, PeakActive: 5, PeakQueue: 1, EndNanos: 26e6},
 		},
 		"who gives way in its prefill starts it anew": {
 			// At 4 ms row 0 needs a second block, while row 1 computes its prompt.
