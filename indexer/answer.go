@@ -1,5 +1,10 @@
 package indexer
 
+import (
+	"math"
+	"slices"
+)
+
 // Answer is caller-owned storage for the answer to one query. The zero value is
 // ready; after the first few queries it has its final size and nothing more is
 // allocated. An Answer belongs to one goroutine.
@@ -66,4 +71,53 @@ func (a *Answer) Best() uint32 {
 		best = max(best, a.scores[s])
 	}
 	return best
+}
+
+// Keep drops all but the n deepest ranks, of equally deep ones those with the
+// highest slots. It does not allocate. Only indexes call it, for
+// FindOptions.MaxRanks.
+func (a *Answer) Keep(n int) {
+	if n <= 0 || n >= len(a.touched) {
+		return
+	}
+	// A rank's place in the order is one number, deepest first, low slot first.
+	order := func(s Slot) uint64 { return uint64(math.MaxUint32-a.scores[s])<<32 | uint64(s) }
+	lo, hi := 0, len(a.touched)
+	for hi-lo > 16 {
+		// Hoare's selection of the n smallest around a median of three.
+		x, y, z := order(a.touched[lo]), order(a.touched[lo+(hi-lo)/2]), order(a.touched[hi-1])
+		pivot := max(min(x, y), min(max(x, y), z))
+		i, j := lo, hi-1
+		for i <= j {
+			for order(a.touched[i]) < pivot {
+				i++
+			}
+			for order(a.touched[j]) > pivot {
+				j--
+			}
+			if i <= j {
+				a.touched[i], a.touched[j] = a.touched[j], a.touched[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case n <= j:
+			hi = j + 1
+		case n >= i:
+			lo = i
+		default:
+			lo, hi = n, n
+		}
+	}
+	slices.SortFunc(a.touched[lo:hi], func(s, t Slot) int {
+		if order(s) < order(t) {
+			return -1
+		}
+		return 1
+	})
+	for _, s := range a.touched[n:] {
+		a.scores[s] = 0
+	}
+	a.touched = a.touched[:n]
 }

@@ -49,7 +49,8 @@ type Index interface {
 	// violation. No Writer or Reader may be in a call meanwhile.
 	Check() error
 	// Close releases memory that the collector does not manage. No handle may
-	// be used afterwards.
+	// be used afterwards. Where invariants are on (internal/invariants), it
+	// first does what Check does.
 	Close() error
 }
 
@@ -76,9 +77,27 @@ type Reader interface {
 	// Find resets ans and fills it with the answer for the local hashes of a
 	// prompt's full blocks. It does not allocate once ans has been grown to
 	// the number of slots, and does not keep query.
-	Find(query []LocalHash, ans *Answer)
+	Find(query []LocalHash, opts FindOptions, ans *Answer)
 	// Close gives the handle up.
 	Close()
+}
+
+// FindOptions narrow a query. The zero value asks for everything.
+type FindOptions struct {
+	// MaxRanks, if positive, bounds the ranks of the answer: the deepest stay,
+	// of equally deep ones those with lower slots.
+	MaxRanks int
+	// EarlyExit lets the index stop as soon as no more than one rank goes on
+	// matching. The score of a rank that is deeper than all others may then be
+	// too low, though still higher than every other; the rest is as without it.
+	EarlyExit bool
+}
+
+// ReachableCounter is a Writer that can also say, at the cost of a load, how
+// many places of an attached slot can be reached: those whose whole chain from
+// the root the rank holds. It is false where the index would have to search.
+type ReachableCounter interface {
+	Reachable(slot Slot) (blocks int, known bool)
 }
 
 // Effect says what one event did, in blocks, but for Malformed.
@@ -99,6 +118,10 @@ type Config struct {
 	Threads int
 	// Slots is the number of ranks to expect. More may come, up to MaxRanks.
 	Slots int
+	// HugePages asks that the index's large tables lie on huge pages. An index
+	// that cannot ask the system for them returns an error from New; what was
+	// obtained is in MemoryPart.HugeBytes.
+	HugePages bool
 }
 
 // Factory names an index and builds it.

@@ -26,7 +26,7 @@ func TestAll(t *testing.T) {
 		w.Attach(0)
 		w.Apply(&indexer.Event{Kind: indexer.Stored, Sequences: []indexer.SequenceHash{1}, Locals: []indexer.LocalHash{2}})
 		var ans indexer.Answer
-		r.Find([]indexer.LocalHash{2}, &ans)
+		r.Find([]indexer.LocalHash{2}, indexer.FindOptions{}, &ans)
 		if got := ans.Score(0) == 0 && w.Blocks(0) == 0; got != f.Null {
 			t.Errorf("%s: Null is %v; the score of a stored block is %d, the count %d", f.Name, f.Null, ans.Score(0), w.Blocks(0))
 		}

@@ -95,6 +95,22 @@ func (x *Index) Check() error {
 	return nil
 }
 
+// Shape implements indexer.ShapeReporter.
+func (x *Index) Shape() indexer.Shape {
+	shape := indexer.Shape{Unit: "place"}
+	for i := range x.shards {
+		for _, e := range x.shards[i].entries {
+			if e.count() > 0 {
+				shape.Units++
+				shape.Blocks++
+				shape.Holders += int64(e.count())
+				shape.MaxHolders = max(shape.MaxHolders, e.count())
+			}
+		}
+	}
+	return shape
+}
+
 // check verifies that every key can be found and the count is right.
 func (n *names) check() error {
 	used := 0

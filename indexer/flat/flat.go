@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/internal/idle"
+	"github.com/kvbench/kvbench/internal/invariants"
 )
 
 // Factory builds the index.
@@ -59,6 +60,9 @@ func New(cfg indexer.Config) (*Index, error) {
 	if cfg.Threads < 1 {
 		return nil, fmt.Errorf("flat: %d event threads; there must be at least 1", cfg.Threads)
 	}
+	if cfg.HugePages {
+		return nil, indexer.NoHugePages("flat")
+	}
 	return &Index{writers: make([]*Writer, cfg.Threads)}, nil
 }
 
@@ -89,7 +93,12 @@ func (x *Index) Writer(i int) indexer.Writer {
 func (x *Index) Reader() indexer.Reader { return &Reader{x: x} }
 
 // Close implements indexer.Index. The collector has all the memory.
-func (x *Index) Close() error { return nil }
+func (x *Index) Close() error {
+	if invariants.Enabled {
+		return x.Check()
+	}
+	return nil
+}
 
 // Writer applies the events of one event thread.
 type Writer struct {

@@ -122,7 +122,7 @@ func TestReaderMakesAWriterWait(t *testing.T) {
 	var ans indexer.Answer
 	start, answers := time.Now(), 0
 	for answers < 1000 || events.Load() < 1000 {
-		r.Find(l, &ans)
+		r.Find(l, indexer.FindOptions{}, &ans)
 		if got := ans.Score(0); got != 0 && got != length/2 && got != length {
 			t.Errorf("answer %d is %d blocks, want 0, %d or %d", answers, got, length/2, length)
 		}
@@ -277,7 +277,7 @@ func BenchmarkFind(b *testing.B) {
 			ans.Grow(ranks)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				r.Find(m.stores[i%(len(m.stores)/2)].Locals, &ans)
+				r.Find(m.stores[i%(len(m.stores)/2)].Locals, indexer.FindOptions{}, &ans)
 			}
 			if len(ans.Touched()) != ranks {
 				b.Errorf("%d ranks in the answer, want %d", len(ans.Touched()), ranks)

@@ -40,7 +40,7 @@ func (r *Reader) Close() {}
 const optimisticTries = 4
 
 // Find implements indexer.Reader.
-func (r *Reader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
+func (r *Reader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *indexer.Answer) {
 	ans.Reset()
 	if len(query) == 0 {
 		return
@@ -49,7 +49,7 @@ func (r *Reader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
 	if len(r.ranks) == 0 {
 		return
 	}
-	r.walk(query)
+	r.walk(query, opts.EarlyExit)
 	for _, s := range r.ranks {
 		score := r.scores[s.slot]
 		if s.before%2 != 0 || s.version.Load() != s.before {
@@ -59,6 +59,7 @@ func (r *Reader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
 			ans.Set(s.slot, score)
 		}
 	}
+	ans.Keep(opts.MaxRanks)
 }
 
 // start notes the ranks that hold a place and their versions.
@@ -86,8 +87,8 @@ func (r *Reader) start(place uint64) {
 	}
 }
 
-// walk sets the scores of all ranks.
-func (r *Reader) walk(query []indexer.LocalHash) {
+// walk sets the scores of all ranks. With early it stops where one is left.
+func (r *Reader) walk(query []indexer.LocalHash, early bool) {
 	place := uint64(rootSeed)
 	for depth, local := range query {
 		place = next(place, local)
@@ -102,6 +103,10 @@ func (r *Reader) walk(query []indexer.LocalHash) {
 			r.keepOnly(nil, uint32(depth))
 		}
 		if len(r.alive) == 0 {
+			return
+		}
+		if early && len(r.alive) == 1 && r.alive[0].bits&(r.alive[0].bits-1) == 0 {
+			r.keepOnly(nil, uint32(depth)+1)
 			return
 		}
 	}

@@ -166,7 +166,7 @@ func read(r indexer.Reader, lives []*life, p *Play, seed uint64) error {
 		for i, l := range lives {
 			first[i] = l.ended.Load()
 		}
-		r.Find(queries[q], &ans)
+		r.Find(queries[q], indexer.FindOptions{}, &ans)
 		for i, l := range lives {
 			last := l.begun.Load()
 			if score := ans.Score(l.slot); !l.allows(first[i], last, q, score) {

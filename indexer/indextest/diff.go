@@ -1,6 +1,7 @@
 package indextest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -118,6 +119,54 @@ func (d *diff) answer(query []indexer.LocalHash) error {
 	}
 	if !maps.Equal(want, got) {
 		return fmt.Errorf("the answer to %d is %v, want %v", query, got, want)
+	}
+	for _, opts := range narrowed {
+		got, err := d.got.findWith(query, opts)
+		if err != nil {
+			return err
+		}
+		if err := checkNarrowed(got, want, opts); err != nil {
+			return fmt.Errorf("the answer to %d with %+v is %v, without %v: %w", query, opts, got, want, err)
+		}
+	}
+	return nil
+}
+
+var narrowed = []indexer.FindOptions{{MaxRanks: 1}, {MaxRanks: 3}, {EarlyExit: true}, {MaxRanks: 2, EarlyExit: true}}
+
+// checkNarrowed compares an answer with the one to the same query without
+// options.
+func checkNarrowed(got, all map[indexer.Slot]uint32, opts indexer.FindOptions) error {
+	order := slices.SortedFunc(maps.Keys(all), func(a, b indexer.Slot) int {
+		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))
+	})
+	// A rank that is deeper than all others is the only one whose score early
+	// exit may lower.
+	alone := len(order) == 1 || len(order) > 1 && all[order[0]] > all[order[1]]
+	if opts.MaxRanks > 0 {
+		order = order[:min(len(order), opts.MaxRanks)]
+	}
+	if len(got) != len(order) {
+		return fmt.Errorf("%d ranks, want %d", len(got), len(order))
+	}
+	for i, slot := range order {
+		if opts.EarlyExit && i == 0 && alone {
+			var least uint32
+			if len(all) > 1 {
+				for s, n := range all {
+					if s != slot {
+						least = max(least, n)
+					}
+				}
+			}
+			if got[slot] <= least || got[slot] > all[slot] {
+				return fmt.Errorf("slot %d has %d, want more than %d and at most %d", slot, got[slot], least, all[slot])
+			}
+			continue
+		}
+		if got[slot] != all[slot] {
+			return fmt.Errorf("slot %d has %d, want %d", slot, got[slot], all[slot])
+		}
 	}
 	return nil
 }

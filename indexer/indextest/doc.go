@@ -43,6 +43,8 @@ func Concurrency(t *testing.T, oracle, f indexer.Factory) {
 // naive index need not pass it.
 func Resources(t *testing.T, f indexer.Factory) {
 	t.Run("Allocations", func(t *testing.T) { testAllocations(t, f) })
+	t.Run("Reports", func(t *testing.T) { testReports(t, f) })
+	t.Run("HugePages", func(t *testing.T) { testHugePages(t, f) })
 	t.Run("Churn", func(t *testing.T) { testChurn(t, f) })
 }
 
@@ -95,7 +97,11 @@ func (s *subject) apply(ev *indexer.Event) indexer.Effect { return s.owner[ev.Sl
 // find returns the scores of the ranks that have one. An answer that
 // contradicts itself is an error.
 func (s *subject) find(query []indexer.LocalHash) (map[indexer.Slot]uint32, error) {
-	s.reader.Find(query, &s.answer)
+	return s.findWith(query, indexer.FindOptions{})
+}
+
+func (s *subject) findWith(query []indexer.LocalHash, opts indexer.FindOptions) (map[indexer.Slot]uint32, error) {
+	s.reader.Find(query, opts, &s.answer)
 	return scores(&s.answer, len(query))
 }
 

@@ -51,12 +51,13 @@ func (w brokenWriter) Blocks(slot indexer.Slot) int {
 	return n
 }
 
-func (r brokenReader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
+func (r brokenReader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *indexer.Answer) {
 	if r.x.find != nil {
 		r.x.find(r.Reader, query, ans)
+		ans.Keep(opts.MaxRanks)
 		return
 	}
-	r.Reader.Find(query, ans)
+	r.Reader.Find(query, opts, ans)
 }
 
 func factory(fault func() *broken) indexer.Factory {
@@ -91,7 +92,9 @@ func dropsRemovals() *broken {
 			}
 			return good.Apply(ev)
 		},
-		find: func(_ indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) { r.Find(query, ans) },
+		find: func(_ indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
+			r.Find(query, indexer.FindOptions{}, ans)
+		},
 	}
 }
 
@@ -138,7 +141,7 @@ func overcounts() *broken {
 			return e
 		},
 		find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
-			r.Find(query, ans)
+			r.Find(query, indexer.FindOptions{}, ans)
 			for depth := range query {
 				for k, p := range paths {
 					if p == path(query[:depth+1]) && ans.Score(k.slot) > 0 {
@@ -158,7 +161,7 @@ var faults = map[string]func() *broken{
 	"forgets far slots": func() *broken {
 		return &broken{find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
 			var all indexer.Answer
-			r.Find(query, &all)
+			r.Find(query, indexer.FindOptions{}, &all)
 			ans.Reset()
 			for _, slot := range all.Touched() {
 				if slot < 4096 {
@@ -170,7 +173,7 @@ var faults = map[string]func() *broken{
 	"does not reset": func() *broken {
 		return &broken{find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
 			var all indexer.Answer
-			r.Find(query, &all)
+			r.Find(query, indexer.FindOptions{}, &all)
 			for _, slot := range all.Touched() {
 				ans.Set(slot, all.Score(slot))
 			}
@@ -178,7 +181,7 @@ var faults = map[string]func() *broken{
 	},
 	"undercounts long prompts": func() *broken {
 		return &broken{find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
-			r.Find(query[:min(len(query), 16)], ans)
+			r.Find(query[:min(len(query), 16)], indexer.FindOptions{}, ans)
 		}}
 	},
 	"keeps part of a conflict": func() *broken {
@@ -276,9 +279,9 @@ func torn() *broken {
 func twice() *broken {
 	return &broken{find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
 		var a, b indexer.Answer
-		r.Find(query[:len(query)/2], &a)
+		r.Find(query[:len(query)/2], indexer.FindOptions{}, &a)
 		runtime.Gosched()
-		r.Find(query, &b)
+		r.Find(query, indexer.FindOptions{}, &b)
 		ans.Reset()
 		for _, slot := range a.Touched() {
 			ans.Set(slot, max(a.Score(slot), b.Score(slot)))
@@ -295,7 +298,7 @@ func late() *broken {
 	old := map[int]*indexer.Answer{}
 	return &broken{find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
 		now := &indexer.Answer{}
-		r.Find(query, now)
+		r.Find(query, indexer.FindOptions{}, now)
 		mu.Lock()
 		defer mu.Unlock()
 		before := old[len(query)]

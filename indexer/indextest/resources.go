@@ -49,7 +49,7 @@ func testAllocations(t *testing.T, f indexer.Factory) {
 		for i := range events {
 			s.apply(&events[i])
 			if i%8 == 4 {
-				s.reader.Find(queries[i/8], &buffer)
+				s.reader.Find(queries[i/8], indexer.FindOptions{}, &buffer)
 			}
 		}
 	}

@@ -24,10 +24,11 @@ func (index) Close() error              { return nil }
 
 type handle struct{}
 
-func (handle) Attach(indexer.Slot)                             {}
-func (handle) Apply(*indexer.Event) indexer.Effect             { return indexer.Effect{} }
-func (handle) Blocks(indexer.Slot) int                         { return 0 }
-func (handle) Detach(indexer.Slot)                             {}
-func (handle) Park()                                           {}
-func (handle) Find(_ []indexer.LocalHash, ans *indexer.Answer) { ans.Reset() }
-func (handle) Close()                                          {}
+func (handle) Attach(indexer.Slot)                 {}
+func (handle) Apply(*indexer.Event) indexer.Effect { return indexer.Effect{} }
+func (handle) Blocks(indexer.Slot) int             { return 0 }
+func (handle) Detach(indexer.Slot)                 {}
+func (handle) Park()                               {}
+func (handle) Close()                              {}
+
+func (handle) Find(_ []indexer.LocalHash, _ indexer.FindOptions, ans *indexer.Answer) { ans.Reset() }

@@ -25,11 +25,11 @@ func TestNothingHappens(t *testing.T) {
 	var ans indexer.Answer
 	ans.Set(3, 7)
 	query := []indexer.LocalHash{2}
-	r.Find(query, &ans)
+	r.Find(query, indexer.FindOptions{}, &ans)
 	if len(ans.Touched()) != 0 || ans.Score(3) != 0 {
 		t.Errorf("%d ranks in the answer, want none", len(ans.Touched()))
 	}
-	if n := testing.AllocsPerRun(100, func() { w.Apply(&stored); r.Find(query, &ans) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.Apply(&stored); r.Find(query, indexer.FindOptions{}, &ans) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
 	w.Park()

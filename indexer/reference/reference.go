@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/invariants"
 )
 
 // Factory builds the index.
@@ -40,6 +41,9 @@ func New(cfg indexer.Config) (*Index, error) {
 	if cfg.Threads < 1 {
 		return nil, fmt.Errorf("reference: %d event threads; there must be at least 1", cfg.Threads)
 	}
+	if cfg.HugePages {
+		return nil, indexer.NoHugePages("reference")
+	}
 	return &Index{root: &place{}, live: map[indexer.Slot]map[indexer.SequenceHash]*place{}}, nil
 }
 
@@ -50,7 +54,12 @@ func (x *Index) Writer(int) indexer.Writer { return handle{x} }
 func (x *Index) Reader() indexer.Reader { return handle{x} }
 
 // Close implements indexer.Index.
-func (x *Index) Close() error { return nil }
+func (x *Index) Close() error {
+	if invariants.Enabled {
+		return x.Check()
+	}
+	return nil
+}
 
 // Check verifies that the places and the live sets say the same.
 func (x *Index) Check() error {
@@ -228,23 +237,24 @@ func (p *place) child(local indexer.LocalHash) *place {
 }
 
 // Find implements indexer.Reader.
-func (h handle) Find(query []indexer.LocalHash, ans *indexer.Answer) {
+func (h handle) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *indexer.Answer) {
 	h.x.mu.Lock()
 	defer h.x.mu.Unlock()
 	ans.Reset()
+	defer ans.Keep(opts.MaxRanks)
 	p := h.x.root
 	for depth, local := range query {
 		if p = p.children[local]; p == nil {
 			return
 		}
-		held := false
+		held := 0
 		for slot := range p.names {
 			if depth == 0 || ans.Score(slot) == uint32(depth) {
 				ans.Set(slot, uint32(depth)+1)
-				held = true
+				held++
 			}
 		}
-		if !held {
+		if held == 0 || held == 1 && opts.EarlyExit {
 			return
 		}
 	}

@@ -85,8 +85,9 @@ type modelReader struct{ m *model }
 
 func (modelReader) Close() {}
 
-func (r modelReader) Find(query []indexer.LocalHash, ans *indexer.Answer) {
+func (r modelReader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *indexer.Answer) {
 	ans.Reset()
+	defer ans.Keep(opts.MaxRanks)
 	for slot, live := range r.m.live {
 		held := map[string]bool{}
 		for _, path := range live {
@@ -152,7 +153,7 @@ func TestMillionBlocks(t *testing.T) {
 		}
 	}
 	var ans indexer.Answer
-	r.Find(ev.Locals, &ans)
+	r.Find(ev.Locals, indexer.FindOptions{}, &ans)
 	if len(ans.Touched()) != slots || ans.Best() != length || ans.Score(0) != length/2 {
 		t.Errorf("%d ranks, best %d, first %d", len(ans.Touched()), ans.Best(), ans.Score(0))
 	}

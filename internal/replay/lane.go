@@ -62,7 +62,7 @@ func (q *queryThread) warm(n int) {
 	q.answer.Grow(len(q.trial.corpus.Ranks))
 	for i := range n {
 		op := q.trial.plan.queries[i%len(q.trial.plan.queries)]
-		q.reader.Find(q.trial.corpus.Locals(op), &q.answer)
+		q.reader.Find(q.trial.corpus.Locals(op), indexer.FindOptions{}, &q.answer)
 	}
 	q.answer.Reset()
 }
@@ -118,7 +118,7 @@ func (q *queryThread) lookUp(op, laneID uint32) {
 	locals := t.corpus.Locals(op)
 	slot := indexer.Slot(t.corpus.Ops[op].Slot)
 	started := t.clock.Now()
-	q.reader.Find(locals, &q.answer)
+	q.reader.Find(locals, indexer.FindOptions{}, &q.answer)
 	finished := t.clock.Now()
 	if len(q.done) == cap(q.done) {
 		q.full++

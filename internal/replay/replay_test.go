@@ -174,7 +174,9 @@ type wrappedReader struct {
 	x *wrapped
 }
 
-func (r wrappedReader) Find(q []indexer.LocalHash, ans *indexer.Answer) { r.x.find(r.Reader, q, ans) }
+func (r wrappedReader) Find(q []indexer.LocalHash, _ indexer.FindOptions, ans *indexer.Answer) {
+	r.x.find(r.Reader, q, ans)
+}
 
 func (x *wrapped) Writer(i int) indexer.Writer { return wrappedWriter{x.Index.Writer(i), x} }
 func (x *wrapped) Reader() indexer.Reader      { return wrappedReader{x.Index.Reader(), x} }
@@ -184,7 +186,9 @@ func wrap(apply func(indexer.Writer, *indexer.Event) indexer.Effect, find func(i
 		apply = func(w indexer.Writer, ev *indexer.Event) indexer.Effect { return w.Apply(ev) }
 	}
 	if find == nil {
-		find = func(r indexer.Reader, q []indexer.LocalHash, ans *indexer.Answer) { r.Find(q, ans) }
+		find = func(r indexer.Reader, q []indexer.LocalHash, ans *indexer.Answer) {
+			r.Find(q, indexer.FindOptions{}, ans)
+		}
 	}
 	return indexer.Factory{Name: "wrapped", New: func(cfg indexer.Config) (indexer.Index, error) {
 		x, err := flat.New(cfg)
@@ -203,7 +207,7 @@ func TestVerifyFindsAWrongIndex(t *testing.T) {
 		}, nil),
 		"loses a rank from answers": wrap(nil, func(r indexer.Reader, q []indexer.LocalHash, ans *indexer.Answer) {
 			var full indexer.Answer
-			r.Find(q, &full)
+			r.Find(q, indexer.FindOptions{}, &full)
 			ans.Reset()
 			for _, slot := range full.Touched() {
 				if slot != 3 {
@@ -235,7 +239,7 @@ func TestFailuresEndTheTrialWithAReason(t *testing.T) {
 			if queries.Add(1) == 100 {
 				panic("cannot find")
 			}
-			r.Find(q, ans)
+			r.Find(q, indexer.FindOptions{}, ans)
 		}),
 		"event_failed": wrap(func(w indexer.Writer, ev *indexer.Event) indexer.Effect {
 			e := w.Apply(ev)

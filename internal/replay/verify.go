@@ -86,8 +86,8 @@ func (t *trial) verify(ctx context.Context, index indexer.Index) (*results.Verif
 		}
 		op := t.plan.queries[i*n/sample]
 		locals := t.corpus.Locals(op)
-		got.Find(locals, &a)
-		want.Find(locals, &b)
+		got.Find(locals, indexer.FindOptions{}, &a)
+		want.Find(locals, indexer.FindOptions{}, &b)
 		for slot, rank := range t.corpus.Ranks {
 			if x, y := a.Score(indexer.Slot(slot)), b.Score(indexer.Slot(slot)); x != y {
 				differ("operation %d: rank %v scores %d, the reference says %d", op, rank, x, y)
