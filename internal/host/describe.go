@@ -98,33 +98,51 @@ func memoryBytes(meminfo string) int64 {
 // of any ancestor holds too.
 func cpuQuota(root fs.FS) string {
 	tightest, share := "", 0.0
+	for _, g := range cpuCgroups(root) {
+		quota := line(root, path.Join(g.dir, "cpu.max"))
+		if !g.v2 {
+			quota = quotaV1(root, g.dir)
+		}
+		if s, ok := quotaShare(quota); ok && (share == 0 || s < share) {
+			tightest, share = quota, s
+		} else if tightest == "" && strings.HasPrefix(quota, "max") {
+			tightest = "max"
+		}
+	}
+	return tightest
+}
+
+// cgroup is the folder of a cgroup with the controller cpu.
+type cgroup struct {
+	dir string
+	v2  bool
+}
+
+// cpuCgroups returns the cgroups that this process is in with all their
+// ancestors, from the inside outwards.
+func cpuCgroups(root fs.FS) []cgroup {
+	var out []cgroup
 	for text := range strings.Lines(file(root, "proc/self/cgroup")) {
 		f := strings.SplitN(strings.TrimSpace(text), ":", 3)
 		if len(f) != 3 {
 			continue
 		}
-		var read func(dir string) string
+		mount, v2 := "sys/fs/cgroup", true
 		switch {
 		case f[0] == "0" && f[1] == "":
-			read = func(dir string) string { return line(root, path.Join("sys/fs/cgroup", dir, "cpu.max")) }
 		case hasController(f[1], "cpu"):
-			read = func(dir string) string { return quotaV1(root, path.Join("sys/fs/cgroup/cpu", dir)) }
+			mount, v2 = "sys/fs/cgroup/cpu", false
 		default:
 			continue
 		}
 		for dir := path.Clean("/" + f[2]); ; dir = path.Dir(dir) {
-			quota := read(dir)
-			if s, ok := quotaShare(quota); ok && (share == 0 || s < share) {
-				tightest, share = quota, s
-			} else if tightest == "" && strings.HasPrefix(quota, "max") {
-				tightest = "max"
-			}
+			out = append(out, cgroup{dir: path.Join(mount, dir), v2: v2})
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return tightest
+	return out
 }
 
 func hasController(list, name string) bool {
