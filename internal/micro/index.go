@@ -1,0 +1,365 @@
+package micro
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/replay/corpus"
+	"github.com/kvbench/kvbench/trace"
+)
+
+// IndexOptions say what Index measures.
+type IndexOptions struct {
+	// Indexes are the variants, at least one. Null indexes cannot be measured.
+	Indexes []indexer.Factory
+	// Cases are names of IndexCases; empty: all.
+	Cases     []string
+	Trace     *trace.Trace
+	TraceName string
+	BlockSize int // tokens of a block
+	GPUBlocks int // blocks that a rank's cache holds
+	Rounds    int // measured rounds, at least 1; one more is discarded
+	Seed      uint64
+	// Step and Advance are told how far the work is; nil: nobody is.
+	Step    func(name string, total int64)
+	Advance func(done int64)
+}
+
+func (o *IndexOptions) step(name string, total int64) {
+	if o.Step != nil {
+		o.Step(name, total)
+	}
+}
+
+func (o *IndexOptions) advance(done int64) {
+	if o.Advance != nil {
+		o.Advance(done)
+	}
+}
+
+// indexCase is one kind of work.
+type indexCase struct {
+	name string
+	// build prepares the work. What it returns is called with each index once
+	// a round and returns the metrics of that round.
+	build func(context.Context, *IndexOptions) (about string, slots int, measure func(*subject) ([]metric, error), err error)
+}
+
+// metric is one figure of one round.
+type metric struct {
+	name, unit string
+	higher     bool
+	value      float64
+}
+
+var indexCases = []indexCase{
+	{"x1", replayCase(128, 1, false)},
+	{"x20", replayCase(128, 20, false)},
+	{"random-victims", replayCase(128, 20, true)},
+	{"1024-ranks", replayCase(1024, 20, false)},
+	{"10000-ranks", replayCase(10_000, 20, false)},
+	{"one-block-128", oneBlockCase(128)},
+	{"one-block-1024", oneBlockCase(1024)},
+	{"held-by-128", sharedCase(128)},
+	{"held-by-1024", sharedCase(1024)},
+	{"held-by-10000", sharedCase(10_000)},
+}
+
+// IndexCases returns the names of the cases that Index knows.
+func IndexCases() []string {
+	names := make([]string, len(indexCases))
+	for i, c := range indexCases {
+		names[i] = c.name
+	}
+	return names
+}
+
+// CheckIndexOptions returns what is wrong with the options, before anything long
+// is done.
+func CheckIndexOptions(o *IndexOptions) error {
+	if len(o.Indexes) == 0 {
+		return errors.New("no index was given")
+	}
+	for _, f := range o.Indexes {
+		if f.Null {
+			return fmt.Errorf("index %s answers nothing, so there is nothing to measure", f.Name)
+		}
+	}
+	if o.Rounds < 1 {
+		return fmt.Errorf("%d rounds; there must be at least 1", o.Rounds)
+	}
+	for _, name := range o.Cases {
+		if !slices.Contains(IndexCases(), name) {
+			return fmt.Errorf("no case is named %q; there are %s", name, strings.Join(IndexCases(), ", "))
+		}
+	}
+	return nil
+}
+
+// Index measures indexes against each other. The answers of all indexes must be
+// the same; a difference is an error. It takes two CPUs.
+func Index(ctx context.Context, o *IndexOptions) (*Report, error) {
+	if err := CheckIndexOptions(o); err != nil {
+		return nil, err
+	}
+	r := &Report{Schema: Schema, Benchmark: "index", Rounds: o.Rounds}
+	for _, c := range indexCases {
+		if len(o.Cases) > 0 && !slices.Contains(o.Cases, c.name) {
+			continue
+		}
+		if err := r.runIndexCase(ctx, o, &c); err != nil {
+			return nil, fmt.Errorf("case %s: %w", c.name, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *Report) runIndexCase(ctx context.Context, o *IndexOptions, c *indexCase) (err error) {
+	about, slots, measure, err := c.build(ctx, o)
+	if err != nil {
+		return err
+	}
+	r.Work = append(r.Work, Work{c.name, about})
+	var subjects []*subject
+	defer func() {
+		for _, s := range subjects {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	for _, f := range o.Indexes {
+		s, err := open(f, slots)
+		if err != nil {
+			return err
+		}
+		subjects = append(subjects, s)
+	}
+	n := len(subjects)
+	o.step(c.name, int64(n*(o.Rounds+1)))
+	values := map[[2]string][]metric{} // by variant and metric, in rounds
+	var order [][2]string
+	for round := range o.Rounds + 1 {
+		for k := range n {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			s := subjects[(k+round)%n]
+			// What the others left must not be collected on this one's time.
+			runtime.GC()
+			metrics, err := measure(s)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			o.advance(int64(round*n + k + 1))
+			for _, m := range metrics {
+				key := [2]string{m.name, s.name}
+				if _, known := values[key]; !known {
+					values[key] = nil
+					order = append(order, key)
+				}
+				if round > 0 {
+					values[key] = append(values[key], m)
+				}
+			}
+		}
+	}
+	// Metrics in the order of their first appearance, variants in that of the
+	// options.
+	var names []string
+	for _, key := range order {
+		if !slices.Contains(names, key[0]) {
+			names = append(names, key[0])
+		}
+	}
+	for _, name := range names {
+		for _, f := range o.Indexes {
+			ms := values[[2]string{name, f.Name}]
+			if len(ms) == 0 {
+				continue
+			}
+			s := Series{Case: c.name, Variant: f.Name, Metric: name, Unit: ms[0].unit, HigherBetter: ms[0].higher}
+			for _, m := range ms {
+				s.Values = append(s.Values, m.value)
+			}
+			r.Series = append(r.Series, s)
+		}
+	}
+	return nil
+}
+
+// replayCase applies the events of a trace, asks its queries, and does both.
+func replayCase(ranks, copies int, shuffled bool) func(context.Context, *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+	return func(ctx context.Context, o *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+		c, err := replayWork(ctx, o.Trace, o, ranks, copies)
+		if err != nil {
+			return "", 0, nil, err
+		}
+		t := c.Manifest.Totals
+		about := fmt.Sprintf("%d copies of %s on %d ranks of %d blocks; %d queries (%d blocks), %d events (%d stored, %d removed)",
+			copies, o.TraceName, ranks, o.GPUBlocks, t.Requests, t.RequestBlocks, t.Events(), t.StoredBlocks, t.RemovedBlocks)
+		if shuffled {
+			c = shuffleVictims(c, o.Seed)
+			about += "; each event's removals in random order"
+		}
+		m := &replayMeasure{c: c, totals: t, quick: shuffled || ranks > 128}
+		for i := range c.Ops {
+			if c.Ops[i].Kind == corpus.Query {
+				m.queries = append(m.queries, uint32(i))
+			}
+		}
+		if len(m.queries) == 0 {
+			return "", 0, nil, errors.New("the trace has no request of at least one block")
+		}
+		return about, ranks, m.measure, nil
+	}
+}
+
+type replayMeasure struct {
+	c       *corpus.Corpus
+	totals  corpus.Totals
+	queries []uint32
+	quick   bool // no concurrent passes
+	rec     recorder
+
+	checksum uint64
+	answered string // the index that the checksum is from
+}
+
+func (m *replayMeasure) measure(s *subject) ([]metric, error) {
+	var out []metric
+	rate := func(name, unit string, n int64, took time.Duration) {
+		out = append(out, metric{name, unit, true, float64(n) / took.Seconds()})
+	}
+	quantiles := func(name string) {
+		m.rec.sort()
+		out = append(out, metric{name + " p50", "ns", false, m.rec.quantile(0.5)},
+			metric{name + " p99", "ns", false, m.rec.quantile(0.99)})
+	}
+
+	s.attach(1)
+	before := mallocs()
+	start := time.Now()
+	blocks, sum := s.apply(m.c, 0)
+	took := time.Since(start)
+	allocated := mallocs() - before
+	if err := expect(s.name, sum, &m.totals); err != nil {
+		return nil, err
+	}
+	rate("apply", "blocks/s", blocks, took)
+	out = append(out, metric{"allocations", "per event", false, float64(allocated) / float64(m.totals.Events())})
+	if full, measured := s.bytes(); measured && s.pairs() > 0 {
+		out = append(out, metric{"memory", "bytes per resident pair", false, float64(full) / float64(s.pairs())},
+			metric{"memory of an empty rank", "bytes", false, s.rankBytes})
+	}
+	start = time.Now()
+	runtime.GC()
+	out = append(out, metric{"collection", "ms", false, time.Since(start).Seconds() * 1e3})
+	s.detach()
+
+	s.attach(1)
+	start = time.Now()
+	s.mixed(m.c, nil)
+	rate("mixed", "block-ops/s", m.totals.BlockOps(), time.Since(start))
+	s.detach()
+
+	s.attach(1)
+	m.rec.reset()
+	s.mixed(m.c, &m.rec)
+	if m.answered == "" {
+		m.checksum, m.answered = m.rec.checksum, s.name
+	} else if m.rec.checksum != m.checksum {
+		return nil, fmt.Errorf("its answers differ from those of %s", m.answered)
+	}
+	quantiles("lookup")
+	s.detach()
+	if m.quick {
+		return out, nil
+	}
+
+	s.attach(1)
+	m.rec.reset()
+	blocks, took = s.together(m.c, m.queries, &m.rec)
+	rate("apply beside a reader", "blocks/s", blocks, took)
+	rate("lookups beside a writer", "1/s", int64(len(m.rec.times)), took)
+	quantiles("lookup beside a writer")
+	s.detach()
+
+	if len(s.writers) > 1 {
+		s.attach(2)
+		blocks, took = s.applyAll(m.c)
+		rate("apply on 2 threads", "blocks/s", blocks, took)
+		s.detach()
+	}
+	return out, nil
+}
+
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+// oneBlockEvents is how many events a round of oneBlockCase times.
+const oneBlockEvents = 200_000
+
+func oneBlockCase(ranks int) func(context.Context, *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+	return func(_ context.Context, o *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+		fill, tails, holes := oneBlockWork(ranks, oneBlockEvents, o.Seed)
+		about := fmt.Sprintf("%d ranks with 64 prompts of %d blocks; an event removes one block or stores it again, each of a random prompt of a random rank", ranks, promptBlocks)
+		return about, ranks, func(s *subject) ([]metric, error) {
+			s.attach(1)
+			defer s.detach()
+			s.apply(fill, 0)
+			var out []metric
+			for _, work := range []struct {
+				name string
+				c    *corpus.Corpus
+			}{{"event at the end of a prompt", tails}, {"event in the middle of a prompt", holes}} {
+				start := time.Now()
+				blocks, sum := s.apply(work.c, 0)
+				took := time.Since(start)
+				if int64(sum.Stored+sum.Removed) != blocks {
+					return nil, fmt.Errorf("of %d blocks %d were stored and %d removed", blocks, sum.Stored, sum.Removed)
+				}
+				out = append(out, metric{work.name, "ns", false, float64(took.Nanoseconds()) / float64(blocks)})
+			}
+			return out, nil
+		}, nil
+	}
+}
+
+// sharedLookups is how many lookups a round of sharedCase times.
+const sharedLookups = 2000
+
+func sharedCase(ranks int) func(context.Context, *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+	return func(_ context.Context, o *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+		c, query := sharedWork(ranks, o.Seed)
+		about := fmt.Sprintf("%d ranks hold one prompt of %d blocks, which is looked up", ranks, promptBlocks)
+		return about, ranks, func(s *subject) ([]metric, error) {
+			s.attach(1)
+			defer s.detach()
+			s.apply(c, 0)
+			start := time.Now()
+			for range sharedLookups {
+				s.reader.Find(query, indexer.FindOptions{}, &s.answer)
+			}
+			took := time.Since(start)
+			if n := len(s.answer.Touched()); n != ranks {
+				return nil, fmt.Errorf("%d ranks in the answer, want %d", n, ranks)
+			}
+			per := float64(took.Nanoseconds()) / sharedLookups
+			start = time.Now()
+			for range sharedLookups {
+				s.reader.Find(query, indexer.FindOptions{MaxRanks: 16}, &s.answer)
+			}
+			few := float64(time.Since(start).Nanoseconds()) / sharedLookups
+			return []metric{{"lookup", "ns", false, per}, {"lookup, a rank", "ns", false, per / float64(ranks)},
+				{"lookup of the 16 deepest", "ns", false, few}}, nil
+		}, nil
+	}
+}

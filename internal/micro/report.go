@@ -1,0 +1,141 @@
+package micro
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Schema names this version of the report's JSON form.
+const Schema = "kvbench.micro/v1"
+
+// Report is the outcome of one benchmark.
+type Report struct {
+	Schema    string   `json:"schema"`
+	Benchmark string   `json:"benchmark"`
+	Rounds    int      `json:"rounds"` // measured, without the discarded first one
+	Machine   any      `json:"machine,omitempty"`
+	Build     any      `json:"build,omitempty"`
+	Work      []Work   `json:"work"`
+	Series    []Series `json:"series"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+// Work describes what a case did, in the words of the case.
+type Work struct {
+	Case  string `json:"case"`
+	About string `json:"about"`
+}
+
+// Series is one metric of one variant in one case.
+type Series struct {
+	Case         string    `json:"case"`
+	Variant      string    `json:"variant"`
+	Metric       string    `json:"metric"`
+	Unit         string    `json:"unit"`
+	HigherBetter bool      `json:"higher_is_better"`
+	Values       []float64 `json:"values"` // by round
+}
+
+// Median returns the median of the values, NaN if there is none.
+func (s *Series) Median() float64 { return median(s.Values) }
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	v := slices.Sorted(slices.Values(values))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// find returns the series, nil if there is none.
+func (r *Report) find(c, variant, metric string) *Series {
+	for i := range r.Series {
+		if s := &r.Series[i]; s.Case == c && s.Variant == variant && s.Metric == metric {
+			return s
+		}
+	}
+	return nil
+}
+
+// Ratios returns the same-round ratios of two variants' values, nil if one of
+// them does not have the metric.
+func (r *Report) Ratios(c, metric, variant, base string) []float64 {
+	a, b := r.find(c, variant, metric), r.find(c, base, metric)
+	if a == nil || b == nil || len(a.Values) != len(b.Values) {
+		return nil
+	}
+	out := make([]float64, len(a.Values))
+	for i := range out {
+		out[i] = a.Values[i] / b.Values[i]
+	}
+	return out
+}
+
+// WriteText writes one table for each case and metric: the median of every
+// variant, the range of its rounds, and the median of its same-round ratios to
+// the base, with their range.
+func (r *Report) WriteText(w io.Writer, base string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: medians of %d rounds in one process [lowest, highest]; ratios are within a round, to %s\n", r.Benchmark, r.Rounds, base)
+	for _, work := range r.Work {
+		fmt.Fprintf(&b, "\n%s: %s\n", work.Case, work.About)
+		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		last := ""
+		for i := range r.Series {
+			s := &r.Series[i]
+			if s.Case != work.Case || s.Metric == last {
+				continue
+			}
+			last = s.Metric
+			fmt.Fprintf(tw, "  %s (%s)\n", s.Metric, s.Unit)
+			for j := range r.Series {
+				v := &r.Series[j]
+				if v.Case != s.Case || v.Metric != s.Metric {
+					continue
+				}
+				fmt.Fprintf(tw, "    %s\t%s\t[%s, %s]", v.Variant, number(v.Median()), number(slices.Min(v.Values)), number(slices.Max(v.Values)))
+				if ratios := r.Ratios(v.Case, v.Metric, v.Variant, base); ratios != nil && v.Variant != base && !math.IsNaN(median(ratios)) && !math.IsInf(median(ratios), 0) {
+					fmt.Fprintf(tw, "\tx %s\t[%s, %s]", number(median(ratios)), number(slices.Min(ratios)), number(slices.Max(ratios)))
+				}
+				fmt.Fprintln(tw)
+			}
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "\nnote: %s\n", n)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// number prints three significant digits without an exponent.
+func number(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return fmt.Sprint(v)
+	case a == 0:
+		return "0"
+	case a >= 1e6:
+		return fmt.Sprintf("%.4g M", v/1e6)
+	case a >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
