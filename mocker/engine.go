@@ -15,6 +15,7 @@ type engine struct {
 	trace     *trace.Trace
 	cfg       Config
 	rec       Recorder
+	follower  Follower // rec, if it is one; else nil
 	pool      *Pool
 	scheduler scheduler
 	sum       Summary
@@ -42,6 +43,7 @@ type request struct {
 	locals    []indexer.LocalHash    // of the full blocks so far
 	sequences []indexer.SequenceHash // of the same
 	held      []int32                // copies in the order of the blocks
+	told      int                    // locals that the follower knows
 
 	progress // the scheduler's
 }
@@ -66,6 +68,7 @@ func (e *engine) arriveAll(sessions []int) error {
 
 func newEngine(t *trace.Trace, cfg Config, rec Recorder) *engine {
 	e := &engine{trace: t, cfg: cfg, rec: rec, pool: NewPool(cfg.GPUBlocks)}
+	e.follower, _ = rec.(Follower)
 	e.scheduler = &firstCome{engine: e}
 	return e
 }
@@ -151,6 +154,7 @@ func (e *engine) open(session, turn int) int32 {
 	r.end = r.content.prompt + max(0, in.OutputLength-1)
 	for r.hashBlock(e.cfg.BlockSize, r.content.prompt) {
 	}
+	r.told = len(r.locals)
 	return id
 }
 
@@ -174,6 +178,9 @@ func (r *request) hashBlock(size, tokens int) bool {
 // session come.
 func (e *engine) close(at int64, id int32) error {
 	r := &e.requests[id]
+	if e.follower != nil {
+		e.follower.Ended(at, r.row)
+	}
 	turns := e.trace.Turns(r.session)
 	if next := r.turn + 1; next < len(turns) {
 		in := e.trace.Request(int(turns[next]))
@@ -195,6 +202,15 @@ func (e *engine) expect(at int64, id int32, n int, each int64) error {
 	}
 	e.put(happening{at: at + int64(n)*each, kind: due, request: id, run: e.requests[id].run})
 	return nil
+}
+
+// grown tells the follower how far a request is.
+func (e *engine) grown(at int64, r *request) {
+	if e.follower == nil {
+		return
+	}
+	e.follower.Grown(at, r.row, r.locals[r.told:], len(r.held)-len(r.locals))
+	r.told = len(r.locals)
 }
 
 // callOff makes what is due for a request not happen.

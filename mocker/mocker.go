@@ -32,6 +32,24 @@ type Recorder interface {
 	Event(at int64, ev *indexer.Event)
 }
 
+// Follower is a Recorder that is also told what becomes of each request, in order
+// of virtual time, after the request's query. A router without KV events knows a
+// request from this side.
+type Follower interface {
+	Recorder
+	// Admitted reports that a request runs for the first time, with the first
+	// hits of its blocks from the cache. The engine looks for most of them at
+	// most, since it must compute at least one token.
+	Admitted(at int64, row, hits, most int)
+	// Grown reports the local hashes of the request's next full blocks, behind
+	// those of the prompt and of earlier calls; there may be none. Beside all
+	// its full blocks the request now holds partial ones, 0 or 1.
+	Grown(at int64, row int, locals []indexer.LocalHash, partial int)
+	// Ended reports that a request holds no blocks any more. One that is
+	// refused ends when it comes, without having been admitted.
+	Ended(at int64, row int)
+}
+
 // Config describes one engine.
 type Config struct {
 	// GPUBlocks is the size of the block pool, in blocks.
@@ -73,7 +91,8 @@ type Summary struct {
 }
 
 // RunRank plays the given sessions of t on one engine, alone, and reports its
-// timeline. The same arguments give the same calls of rec.
+// timeline. The same arguments give the same calls of rec, which may be a
+// Follower.
 //
 // The first turn of a session arrives at its timestamp, rounded to ns, a later
 // one its delay after the end of the turn before it.

@@ -68,7 +68,8 @@ func (s *firstCome) admit(at int64) error {
 		r := &e.requests[id]
 		// At least one token must be computed, so a prompt that is cached whole
 		// does without its last block.
-		hits := e.pool.Lookup(r.sequences[:max(0, r.computed-1)/size])
+		most := max(0, r.computed-1) / size
+		hits := e.pool.Lookup(r.sequences[:most])
 		if !e.reserve(at, r, hits, blocksFor(r.computed, size)-hits) {
 			return nil
 		}
@@ -77,6 +78,9 @@ func (s *firstCome) admit(at int64) error {
 		if !r.admitted {
 			r.admitted = true
 			e.sum.HitBlocks += int64(hits)
+			if e.follower != nil {
+				e.follower.Admitted(at, r.row, hits, most)
+			}
 		}
 		e.stored(at, r, hits, len(r.sequences))
 		r.target = r.computed
@@ -97,6 +101,7 @@ func (s *firstCome) due(at int64, id int32) error {
 		e.stored(at, r, len(r.sequences)-1, len(r.sequences))
 	}
 	if r.computed == r.end {
+		e.grown(at, r)
 		s.stop(id)
 		if err := e.close(at, id); err != nil {
 			return err
@@ -108,6 +113,7 @@ func (s *firstCome) due(at int64, id int32) error {
 	if r.computed == len(r.held)*size && !s.grow(at, id) {
 		return nil
 	}
+	e.grown(at, r)
 	r.target = min(r.end, len(r.held)*size)
 	return e.expect(at, id, r.target-r.computed, r.pace)
 }
