@@ -8,13 +8,14 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/flat"
 	"github.com/kvbench/kvbench/indexer/noop"
+	"github.com/kvbench/kvbench/indexer/radix"
 	"github.com/kvbench/kvbench/indexer/reference"
 	"github.com/kvbench/kvbench/internal/nearest"
 )
 
 // All returns every index, the recommended one first.
 func All() []indexer.Factory {
-	return []indexer.Factory{flat.Factory(), reference.Factory(), noop.Factory()}
+	return []indexer.Factory{flat.Factory(), radix.Factory(), reference.Factory(), noop.Factory()}
 }
 
 // Find returns the index of that name. The error lists the names there are.

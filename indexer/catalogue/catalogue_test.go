@@ -45,11 +45,16 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: found %q, %v", f.Name, got.Name, err)
 		}
 	}
+	var names []string
+	for _, f := range All() {
+		names = append(names, f.Name)
+	}
+	list := strings.Join(names, ", ")
 	for name, want := range map[string][]string{
-		"refrence": {`"refrence"`, "flat, reference, noop", "did you mean reference?"},
+		"refrence": {`"refrence"`, list, "did you mean reference?"},
 		"Flat":     {"did you mean flat?"},
-		"":         {`""`, "flat, reference, noop"},
-		"zzzzzzzz": {"flat, reference, noop"},
+		"":         {`""`, list},
+		"zzzzzzzz": {list},
 	} {
 		_, err := Find(All(), name)
 		if err == nil {
