@@ -32,6 +32,7 @@ type Record struct {
 	Validity  Validity   `json:"validity"`                         // whether the trial measured what it set out to
 	Verify    *Verify    `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
 	Machine   MachineUse `json:"machine_use"`                      // what the process and the machine did meanwhile
+	Injected  *Injected  `json:"injected,omitempty"`               // slowdown put in on purpose; only if there was one, and then no figure is that of the index
 	Warnings  []string   `json:"warnings"`                         // what a reader of the figures should know though the trial is valid, in words
 }
 
@@ -283,6 +284,12 @@ type Verify struct {
 	Queries    int      `json:"queries"`    // answers compared
 	Mismatches int64    `json:"mismatches"` // comparisons that differed
 	First      []string `json:"first"`      // the first few mismatches, in words
+}
+
+// Injected is a slowdown put in on purpose, to show that a comparison finds it.
+type Injected struct {
+	EventDelayNS int64 `json:"event_delay_ns"` // that each event took longer on its event thread, in ns
+	QueryWork    int   `json:"query_work"`     // times that each lookup was done; 1: once, as it should be
 }
 
 // MachineUse is what the process and the machine did meanwhile. -1: unknown.

@@ -88,6 +88,9 @@ func (s *summary) verdict(r *Record) {
 	default:
 		s.line("VALID, did not keep up (overloaded): done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
 	}
+	if x := r.Injected; x != nil {
+		s.wrap("NOT A REAL FIGURE: ", fmt.Sprintf("slowed on purpose, each event by %s, each lookup done %d times", ns(x.EventDelayNS), x.QueryWork))
+	}
 	for _, reason := range r.Validity.Reasons {
 		s.wrap("  "+reason.Rule+": ", firstLine(reason.Detail))
 	}

@@ -27,7 +27,10 @@ func TestSummaryGolden(t *testing.T) {
 	invalid.Resident, invalid.Reader = nil, nil
 	invalid.Config.TrackResidentBlocks = false
 
-	for name, r := range map[string]*Record{"overloaded": sampleRecord(), "pinned": pinned, "invalid": invalid, "empty": {}} {
+	injected := sampleRecord()
+	injected.Injected = &Injected{EventDelayNS: 200, QueryWork: 2}
+
+	for name, r := range map[string]*Record{"injected": injected, "overloaded": sampleRecord(), "pinned": pinned, "invalid": invalid, "empty": {}} {
 		var b strings.Builder
 		if err := WriteSummary(&b, r); err != nil {
 			t.Fatal(err)

@@ -88,7 +88,7 @@ func probeCPU(clock *Clock, cpu int) CPUProbe {
 	p := CPUProbe{CPU: cpu}
 	for run := range burnRuns {
 		began := clock.Now()
-		burn(burnSteps)
+		runtime.KeepAlive(burn(burnSteps))
 		if ns := clock.Now() - began; run >= burnDrop {
 			p.LoopNS = append(p.LoopNS, ns)
 		}

@@ -48,6 +48,8 @@ type Config struct {
 	Verify bool
 	// VerifyQueries is the number of answers to compare; 0: DefaultVerifyQueries.
 	VerifyQueries int
+	// Inject slows the index on purpose; the record says so.
+	Inject Injection
 	// Log receives what is worth saying outside the window. nil: nothing.
 	Log *slog.Logger
 	// Phase, if set, is told what comes next, never inside the window.
@@ -135,6 +137,9 @@ func (c *Config) Check() error {
 		return fmt.Errorf("--verify-queries is %d; it must not be negative", c.VerifyQueries)
 	case c.ReaderRate < 0 || c.ReaderRate > 1e9 || c.ReaderRate != c.ReaderRate:
 		return fmt.Errorf("--resident-blocks-reader-rate is %g; it must lie in [0, 1e9] passes per second", c.ReaderRate)
+	}
+	if err := c.Inject.check(); err != nil {
+		return err
 	}
 	t := c.Placement.Threads
 	if t.EventIssuers < 1 || t.QueryThreads < 1 || t.EventThreads < 1 {

@@ -146,7 +146,7 @@ func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 			err = errors.Join(err, index.Close())
 		}
 	}()
-	if err := t.setUp(ctx, index); err != nil {
+	if err := t.setUp(ctx, cfg.Inject.wrap(index, t.clock)); err != nil {
 		if t.pool != nil {
 			err = errors.Join(err, t.pool.Close(context.WithoutCancel(ctx)))
 		}

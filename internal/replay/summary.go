@@ -158,6 +158,7 @@ func (t *trial) summarise(raw *raw) *results.Record {
 		Kind:     "replay",
 		Config:   t.config(),
 		Warnings: []string{},
+		Injected: t.cfg.Inject.record(),
 	}
 	rec.Provenance.StartTime = raw.startTime.UTC().Format(time.RFC3339Nano)
 	t.timing(rec, s)

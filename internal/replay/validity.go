@@ -74,6 +74,10 @@ func invalidate(rec *results.Record, rule, detail string) {
 // reads its figures.
 func (t *trial) warn(rec *results.Record) {
 	say := func(format string, args ...any) { rec.Warnings = append(rec.Warnings, fmt.Sprintf(format, args...)) }
+	if x := rec.Injected; x != nil {
+		say("slowed on purpose: each event took %v longer and each lookup was done %d times (--inject-event-delay, --inject-query-work); no figure is that of the index",
+			time.Duration(x.EventDelayNS), x.QueryWork)
+	}
 	p := &t.cfg.Placement
 	if p.Note != "" {
 		say("%s; figures are not comparable with those of a pinned run", p.Note)

@@ -36,6 +36,7 @@ type replayFlags struct {
 	json        bool
 	keepUp      bool
 	cpuProfile  string
+	queryWork   string
 	cfg         replay.Config
 }
 
@@ -93,6 +94,12 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
 	fl.BoolVar(&f.keepUp, "require-kept-up", false, "exit with 3 if the index did not keep up")
+	// For whoever tests comparisons: a slowdown of known size must be found.
+	fl.DurationVar(&f.cfg.Inject.EventDelay, "inject-event-delay", 0, "let each event take this much longer; the result is marked and no real figure")
+	fl.StringVar(&f.queryWork, "inject-query-work", "1x", "do each lookup so many times; the result is marked and no real figure")
+	for _, name := range []string{"inject-event-delay", "inject-query-work"} {
+		_ = fl.MarkHidden(name)
+	}
 	// Their zero values mean that the choice is left to kvbench, as the help says.
 	for _, name := range []string{"query-issuer-cpu", "issuer-spin", "resident-blocks-reader-cpu", "resident-blocks-reader-rate"} {
 		fl.Lookup(name).DefValue = ""
@@ -157,6 +164,9 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 	var err error
 	if f.cfg.Index, err = catalogue.Find(indexes, f.index); err != nil {
 		return fmt.Errorf("--index: %w", err)
+	}
+	if f.cfg.Inject.QueryWork, err = replay.ParseQueryWork(f.queryWork); err != nil {
+		return fmt.Errorf("--inject-query-work: %w", err)
 	}
 	if f.cfg.Layout, err = indexer.ParseCounterLayout(f.layout); err != nil {
 		return fmt.Errorf("--counter-layout: %w", err)
