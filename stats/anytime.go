@@ -36,22 +36,7 @@ func anytimeRank(n int, level float64, from int) int {
 // TrueLevel is the exact probability that no interval up to this number of values
 // excludes the median; above 2000 values it is the level asked for.
 func Anytime(values []float64, level float64) Interval {
-	iv, x := begin(MethodAnytime, values, level)
-	if !iv.Ok() {
-		return iv
-	}
-	r := anytimeRank(len(x), level, 0)
-	if r == 0 {
-		iv.Absent = LevelUnreached
-		return iv
-	}
-	iv.Low, iv.High = x[r-1], x[len(x)-r]
-	iv.TrueLevel, iv.Basis = level, Nominal
-	if len(x) <= maxWalk {
-		iv.TrueLevel, iv.Basis = neverExcluded(len(x), level), AnyContinuous
-	}
-	iv.LevelMin, iv.LevelMax = iv.TrueLevel, 1
-	return iv
+	return Prepare(MethodAnytime, len(values), level).Interval(values)
 }
 
 // neverExcluded returns the probability that the true median lies in the intervals

@@ -20,29 +20,7 @@ import (
 //
 // It takes at most 500 values, and time in proportion to their square.
 func ExactBootstrap(values []float64, level float64) Interval {
-	iv, x := begin(MethodExactBootstrap, values, level)
-	if !iv.Ok() {
-		return iv
-	}
-	if len(x) > maxExact {
-		iv.Absent = TooManyValues
-		return iv
-	}
-	tail := (1 - level) / 2
-	atoms := medianAtoms(x)
-	iv.Low, iv.High = lowerEnd(atoms, tail), upperEnd(atoms, tail)
-	if n := len(x); n%2 == 1 {
-		// The lower end is the k-th value for the smallest k with P(med* ≤ x(k)) ≥ tail.
-		k := 1
-		for medianAtMost(n, k) < tail {
-			k++
-		}
-		iv.TrueLevel, iv.Basis = signLevel(n, k), AnyContinuous
-		iv.LevelMin, iv.LevelMax = iv.TrueLevel, iv.TrueLevel
-	} else {
-		iv.TrueLevel, iv.Basis = evenLevel(n, tail), Symmetric
-	}
-	return iv
+	return Prepare(MethodExactBootstrap, len(values), level).Interval(values)
 }
 
 // BootstrapSE returns the standard deviation of the median over all resamples,
@@ -65,29 +43,39 @@ func BootstrapSE(values []float64) float64 {
 }
 
 // atom is a value that the median of a resample takes with probability p.
-type atom struct{ value, p float64 }
+type atom struct {
+	value, p float64
+	size     float64 // the larger size of the two values that it is the mean of
+	whole    bool    // it is one of the values
+}
 
 // medianAtoms returns the exact distribution of the median of a resample of the
 // sorted x, by value, equal values joined.
 func medianAtoms(x []float64) []atom {
 	n := len(x)
-	if n%2 == 1 {
-		atoms := make([]atom, n)
-		for k := 1; k <= n; k++ {
-			atoms[k-1] = atom{x[k-1], medianAtMost(n, k) - medianAtMost(n, k-1)}
-		}
-		return join(atoms)
+	if n%2 == 0 {
+		return pairAtoms(x, middlePairs(n))
 	}
-	pair := middlePairs(n)
+	atoms := make([]atom, n)
+	for k := 1; k <= n; k++ {
+		atoms[k-1] = atom{value: x[k-1], p: medianAtMost(n, k) - medianAtMost(n, k-1), size: math.Abs(x[k-1]), whole: true}
+	}
+	return join(atoms)
+}
+
+// pairAtoms is medianAtoms for an even number of values, with the probabilities
+// of their pairs.
+func pairAtoms(x []float64, pair func(i, j int) float64) []atom {
+	n := len(x)
 	atoms := make([]atom, 0, n*(n+1)/2)
 	for i := range n {
 		for j := i; j < n; j++ {
 			// Half of each, since the sum of two large values is not finite.
-			v := x[i]/2 + x[j]/2
+			a := atom{value: x[i]/2 + x[j]/2, p: pair(i+1, j+1), size: max(math.Abs(x[i]), math.Abs(x[j]))}
 			if x[i] == x[j] {
-				v = x[i]
+				a.value, a.whole = x[i], true
 			}
-			atoms = append(atoms, atom{v, pair(i+1, j+1)})
+			atoms = append(atoms, a)
 		}
 	}
 	return join(atoms)
@@ -141,11 +129,19 @@ func join(atoms []atom) []atom {
 	slices.SortFunc(atoms, func(a, b atom) int { return cmp.Compare(a.value, b.value) })
 	out := atoms[:0]
 	for _, a := range atoms {
-		if len(out) > 0 && same(out[len(out)-1].value, a.value) {
-			out[len(out)-1].p += a.p
+		if len(out) == 0 {
+			out = append(out, a)
 			continue
 		}
-		out = append(out, a)
+		last := &out[len(out)-1]
+		if a.value-last.value > 4*epsilon*max(a.size, last.size) {
+			out = append(out, a)
+			continue
+		}
+		last.p += a.p
+		if a.whole && !last.whole {
+			last.value, last.size, last.whole = a.value, a.size, true
+		}
 	}
 	return out
 }

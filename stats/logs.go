@@ -8,23 +8,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// beginLogs is begin for methods on logarithms: it returns their sorted logarithms.
-func beginLogs(method Method, values []float64, level float64) (Interval, []float64) {
-	iv, x := begin(method, values, level)
-	iv.Estimate = 0
-	if iv.Absent == NotFinite || len(x) == 0 {
-		return iv, nil
-	}
-	if x[0] <= 0 {
-		iv.Absent = NotPositive
-		return iv, nil
-	}
-	for i, v := range x {
-		x[i] = math.Log(v)
-	}
-	return iv, x
-}
-
 // HodgesLehmann returns the exponentiated Hodges–Lehmann interval of the
 // logarithms: ends are the (c+1)-th smallest and largest mean of two logarithms
 // (each with itself included), where c is the largest with P(T ≤ c) of at most
@@ -34,32 +17,7 @@ func beginLogs(method Method, values []float64, level float64) (Interval, []floa
 //
 // It takes at most 500 values.
 func HodgesLehmann(values []float64, level float64) Interval {
-	iv, x := beginLogs(MethodHodgesLehmann, values, level)
-	if len(x) == 0 || len(x) > maxExact {
-		if iv.Ok() {
-			iv.Absent = TooManyValues
-		}
-		return iv
-	}
-	walsh := make([]float64, 0, len(x)*(len(x)+1)/2)
-	for i := range x {
-		for _, v := range x[i:] {
-			walsh = append(walsh, (x[i]+v)/2)
-		}
-	}
-	slices.Sort(walsh)
-	iv.Estimate = math.Exp(Median(walsh))
-	if !iv.Ok() {
-		return iv
-	}
-	rank, trueLevel := walshRank(len(x), level)
-	if rank == 0 {
-		iv.Absent = LevelUnreached
-		return iv
-	}
-	iv.Low, iv.High = math.Exp(walsh[rank-1]), math.Exp(walsh[len(walsh)-rank])
-	iv.TrueLevel, iv.Basis = trueLevel, Symmetric
-	return iv
+	return Prepare(MethodHodgesLehmann, len(values), level).Interval(values)
 }
 
 // walshRank returns the rank of the mean that is the lower end, 0 if no rank
@@ -94,20 +52,7 @@ func walshRank(n int, level float64) (rank int, trueLevel float64) {
 // Estimate is the geometric mean. It covers the median for symmetric noise only;
 // TrueLevel is exact for normal logarithms.
 func LogT(values []float64, level float64) Interval {
-	iv, x := beginLogs(MethodLogT, values, level)
-	if len(x) == 0 {
-		return iv
-	}
-	mean, sd := stat.MeanStdDev(x, nil)
-	iv.Estimate = math.Exp(mean)
-	if !iv.Ok() {
-		return iv
-	}
-	n := float64(len(x))
-	half := studentT(level, n-1) * sd / math.Sqrt(n)
-	iv.Low, iv.High = math.Exp(mean-half), math.Exp(mean+half)
-	iv.TrueLevel, iv.Basis = level, Normal
-	return iv
+	return Prepare(MethodLogT, len(values), level).Interval(values)
 }
 
 // TrimmedLogT is LogT on logarithms of which the smallest and the largest fifth
@@ -115,27 +60,61 @@ func LogT(values []float64, level float64) Interval {
 // deviation over (1-2g/n)·√n, with g left out at each end and n-2g-1 degrees of
 // freedom (Tukey and McLaughlin 1963). Its level is nominal.
 func TrimmedLogT(values []float64, level float64) Interval {
-	iv, x := beginLogs(MethodTrimmedLogT, values, level)
-	if len(x) == 0 {
-		return iv
-	}
+	return Prepare(MethodTrimmedLogT, len(values), level).Interval(values)
+}
+
+// trimmed returns how many of n values TrimmedLogT leaves out at each end.
+func trimmed(n int) int { return n / 5 }
+
+// logs returns the interval from sorted logarithms.
+func (p Procedure) logs(x []float64) Interval {
+	iv := p.blank
+	var centre, half float64
 	n := len(x)
-	g := n / 5
-	mean := stat.Mean(x[g:n-g], nil)
-	iv.Estimate = math.Exp(mean)
-	if !iv.Ok() {
+	switch iv.Method {
+	case MethodHodgesLehmann:
+		if iv.Absent == TooManyValues {
+			return iv
+		}
+		walsh := walshMeans(x)
+		iv.Estimate = math.Exp(Median(walsh))
+		if iv.Ok() {
+			iv.Low, iv.High = math.Exp(walsh[p.rank-1]), math.Exp(walsh[len(walsh)-p.rank])
+		}
 		return iv
+	case MethodLogT:
+		centre = stat.Mean(x, nil)
+		if n > 1 {
+			half = p.t * stat.StdDev(x, nil) / math.Sqrt(float64(n))
+		}
+	case MethodTrimmedLogT:
+		g := trimmed(n)
+		centre = stat.Mean(x[g:n-g], nil)
+		winsorised := slices.Clone(x)
+		for i := range g {
+			winsorised[i], winsorised[n-1-i] = x[g], x[n-1-g]
+		}
+		if n > 1 {
+			half = p.t * stat.StdDev(winsorised, nil) * math.Sqrt(float64(n)) / float64(n-2*g)
+		}
 	}
-	winsorised := slices.Clone(x)
-	for i := range g {
-		winsorised[i], winsorised[n-1-i] = x[g], x[n-1-g]
+	iv.Estimate = math.Exp(centre)
+	if iv.Ok() {
+		iv.Low, iv.High = math.Exp(centre-half), math.Exp(centre+half)
 	}
-	h := float64(n - 2*g)
-	sd := stat.StdDev(winsorised, nil)
-	half := studentT(level, h-1) * sd * math.Sqrt(float64(n)) / h
-	iv.Low, iv.High = math.Exp(mean-half), math.Exp(mean+half)
-	iv.TrueLevel, iv.Basis = level, Nominal
 	return iv
+}
+
+// walshMeans returns the sorted means of any two values and of each with itself.
+func walshMeans(x []float64) []float64 {
+	walsh := make([]float64, 0, len(x)*(len(x)+1)/2)
+	for i := range x {
+		for _, v := range x[i:] {
+			walsh = append(walsh, (x[i]+v)/2)
+		}
+	}
+	slices.Sort(walsh)
+	return walsh
 }
 
 // studentT returns the two-sided quantile of Student's t.

@@ -32,19 +32,7 @@ func signRank(n int, level float64) int {
 // k-th largest value that covers the median at least with the level, whatever
 // the distribution. TrueLevel is exact.
 func Conservative(values []float64, level float64) Interval {
-	iv, x := begin(MethodConservative, values, level)
-	if !iv.Ok() {
-		return iv
-	}
-	k := signRank(len(x), level)
-	if k == 0 {
-		iv.Absent = LevelUnreached
-		return iv
-	}
-	iv.Low, iv.High = x[k-1], x[len(x)-k]
-	iv.TrueLevel, iv.Basis = signLevel(len(x), k), AnyContinuous
-	iv.LevelMin, iv.LevelMax = iv.TrueLevel, iv.TrueLevel
-	return iv
+	return Prepare(MethodConservative, len(values), level).Interval(values)
 }
 
 // WorstCase returns an interval for the median of len(values)+dropped values of
@@ -83,20 +71,7 @@ func WorstCase(values []float64, dropped int, level float64) Interval {
 // (Hettmansperger and Sheather 1986). TrueLevel is that for normal values;
 // LevelMin and LevelMax hold for any continuous distribution.
 func Interpolated(values []float64, level float64) Interval {
-	iv, x := begin(MethodInterpolated, values, level)
-	if !iv.Ok() {
-		return iv
-	}
-	n := len(x)
-	k, lambda := interpolation(n, level)
-	if k == 0 {
-		iv.Absent = LevelUnreached
-		return iv
-	}
-	iv.Low, iv.High = lerp(x[k-1], x[min(k, n-1)], lambda), lerp(x[n-k], x[max(n-k-1, 0)], lambda)
-	iv.LevelMin, iv.LevelMax = signLevel(n, k+1), signLevel(n, k)
-	iv.TrueLevel, iv.Basis = interpolatedNormalLevel(n, k, lambda), Normal
-	return iv
+	return Prepare(MethodInterpolated, len(values), level).Interval(values)
 }
 
 // interpolation returns the rank k and the weight λ of its inner neighbour.
