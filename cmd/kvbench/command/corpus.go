@@ -21,7 +21,7 @@ func (a *app) corpus() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.corpusWrite(), a.corpusInfo(), a.corpusExport())
+	cmd.AddCommand(a.corpusWrite(), a.corpusRescale(), a.corpusInfo(), a.corpusExport())
 	return cmd
 }
 
@@ -77,6 +77,52 @@ in place of the trace. The same trace, flags and seed give the same bytes.`,
 	prep.register(cmd.Flags())
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
+	return cmd
+}
+
+func (a *app) corpusRescale() *cobra.Command {
+	var window time.Duration
+	var out string
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use:   "rescale CORPUS --duration WINDOW --out CORPUS",
+		Short: "Offer the work of a saved corpus in another window",
+		Long: `Scale all deadlines of a saved corpus to another window and save the result. The
+deadlines are those of the trace prepared for that window, give or take 1 ns, if
+the window is not longer than the old one; a longer one keeps the old grain.`,
+		Args: exactArgs("a CORPUS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case out == "":
+				return fmt.Errorf("--out is missing; name the file to write")
+			case window <= 0:
+				return fmt.Errorf("--duration is %v; give the new window, such as 750ms", window)
+			}
+			if err := atomicfile.CheckWritable(out, overwrite); err != nil {
+				return fmt.Errorf("--out: %w", err)
+			}
+			c, err := corpus.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			scaled, err := c.Rescale(window)
+			if err != nil {
+				return err
+			}
+			if err := scaled.Write(out, overwrite); err != nil {
+				return err
+			}
+			if !a.quiet {
+				fmt.Fprintf(a.stdout, "%s: window %v, sha256 %s\n", out, window, scaled.SHA256())
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVarP(&window, "duration", "d", 0, "the new window")
+	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
+	cmd.Flags().Lookup("duration").DefValue = ""
 	return cmd
 }
 
