@@ -32,12 +32,14 @@ func BootstrapSE(values []float64) float64 {
 		return math.NaN()
 	}
 	atoms := medianAtoms(x)
+	// From one of the values, so that equal ones give 0 whatever rounding.
 	var mean, square float64
 	for _, a := range atoms {
-		mean += a.p * a.value
+		mean += a.p * (a.value - x[0])
 	}
 	for _, a := range atoms {
-		square += a.p * (a.value - mean) * (a.value - mean)
+		d := a.value - x[0] - mean
+		square += a.p * d * d
 	}
 	return math.Sqrt(square)
 }

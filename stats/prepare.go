@@ -110,6 +110,9 @@ func (p Procedure) Interval(values []float64) Interval {
 	switch iv.Method {
 	case MethodHodgesLehmann, MethodLogT, MethodTrimmedLogT:
 		if x[0] <= 0 {
+			if !iv.Ok() {
+				return iv
+			}
 			return p.without(NotPositive)
 		}
 		for i, v := range x {
@@ -128,10 +131,9 @@ func (p Procedure) Interval(values []float64) Interval {
 	case p.pair != nil:
 		atoms := pairAtoms(x, p.pair)
 		iv.Low, iv.High = lowerEnd(atoms, p.tail), upperEnd(atoms, p.tail)
-	case iv.Method == MethodExactBootstrap:
-		// Ties need no joining: the k-th value is the end whatever equals it.
-		iv.Low, iv.High = x[k-1], x[n-k]
 	default:
+		// For the bootstrap of an odd number ties need no joining: the k-th value is
+		// the end whatever equals it.
 		iv.Low, iv.High = x[k-1], x[n-k]
 	}
 	return iv

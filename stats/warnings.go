@@ -49,10 +49,26 @@ const (
 // Warnings returns what the pairs themselves say against an interval of them with
 // this level, each kind at most once.
 func Warnings(p Pairs, level float64) []Warning {
+	return collect(p, level, fewPairs, levelDiffers, droppedPairs, missingness, unbalanced, slotEffect, neighbours, runs, twoModes, unequalNoise, ties)
+}
+
+// SampleWarnings returns what values, in the order in which they were measured, say
+// against an interval of them: those of [Warnings] that need no pairs. Ratios that
+// are not finite give none.
+func SampleWarnings(values []float64, level float64) []Warning {
+	p := Pairs{Kept: make([]PairOfRound, len(values))}
+	for i, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+		p.Kept[i] = PairOfRound{Round: i, X: v, Y: 1, XSlot: -1, YSlot: -1}
+	}
+	return collect(p, level, fewPairs, levelDiffers, neighbours, runs, twoModes, ties)
+}
+
+func collect(p Pairs, level float64, finders ...func(Pairs, float64) (Warning, bool)) []Warning {
 	var w []Warning
-	for _, find := range []func(Pairs, float64) (Warning, bool){
-		fewPairs, levelDiffers, droppedPairs, missingness, unbalanced, slotEffect, neighbours, runs, twoModes, unequalNoise, ties,
-	} {
+	for _, find := range finders {
 		if found, ok := find(p, level); ok {
 			w = append(w, found)
 		}
@@ -60,18 +76,18 @@ func Warnings(p Pairs, level float64) []Warning {
 	return w
 }
 
-func fewPairs(p Pairs, _ float64) (Warning, bool) {
+func fewPairs(p Pairs, level float64) (Warning, bool) {
 	n := len(p.Kept)
 	w := Warning{Name: WarnFewPairs, Figure: float64(n), Limit: limitPairs}
 	switch {
 	case n == 0:
-		w.Text = "no pair can be used"
+		w.Text = "no value can be used"
 	case n < 3:
-		w.Text = fmt.Sprintf("%s: a reading, not a comparison", count(n, "pair"))
+		w.Text = fmt.Sprintf("%s: a reading, not a comparison", count(n, "value"))
 	case n < MinValues:
-		w.Text = fmt.Sprintf("%d pairs give no 95%% interval: even their range is one of %.4g%%", n, 100*signLevel(n, 1))
+		w.Text = fmt.Sprintf("%d values give no %.4g%% interval: even their range is one of %.4g%%", n, 100*level, 100*signLevel(n, 1))
 	case n < limitPairs:
-		w.Text = fmt.Sprintf("%d pairs: a single disturbed round moves an end of the interval", n)
+		w.Text = fmt.Sprintf("%d values: a single disturbed round moves an end of the interval", n)
 	default:
 		return w, false
 	}
@@ -84,7 +100,7 @@ func levelDiffers(p Pairs, level float64) (Warning, bool) {
 		return Warning{}, false
 	}
 	return Warning{WarnLevel, iv.TrueLevel, level,
-		fmt.Sprintf("with %d pairs the bootstrap interval is one of %.1f%%, not of %.4g%%", iv.N, 100*iv.TrueLevel, 100*level)}, true
+		fmt.Sprintf("with %d values the bootstrap interval is one of %.1f%%, not of %.4g%%", iv.N, 100*iv.TrueLevel, 100*level)}, true
 }
 
 func droppedPairs(p Pairs, _ float64) (Warning, bool) {
@@ -178,7 +194,7 @@ func neighbours(p Pairs, _ float64) (Warning, bool) {
 	}
 	r := autocorrelation(p.Ratios(), func(i int) bool { return p.Kept[i+1].Round == p.Kept[i].Round+1 })
 	limit := limitAutocorr / math.Sqrt(float64(n))
-	text := fmt.Sprintf("ratios of neighbouring rounds are correlated (%.2f)", r)
+	text := fmt.Sprintf("values of neighbouring rounds are correlated (%.2f)", r)
 	if r > 0 {
 		text += fmt.Sprintf(": the intervals are too narrow by a factor of about %.1f", math.Sqrt((1+r)/(1-r)))
 	} else {
@@ -202,7 +218,7 @@ func twoModes(p Pairs, _ float64) (Warning, bool) {
 		return Warning{}, false
 	}
 	return Warning{WarnTwoModes, m.Separation, m.Limit,
-		fmt.Sprintf("the ratios fall into two groups: %.0f%% about %.4f and %.0f%% about %.4f; the median may jump between them",
+		fmt.Sprintf("the values fall into two groups: %.0f%% about %.4f and %.0f%% about %.4f; the median may jump between them",
 			100*m.LowShare, m.Low, 100*(1-m.LowShare), m.High)}, m.Separation > m.Limit
 }
 
@@ -239,7 +255,7 @@ func ties(p Pairs, _ float64) (Warning, bool) {
 		}
 	}
 	return Warning{WarnTies, float64(tied) / float64(len(r)), 0,
-		fmt.Sprintf("%d of %d ratios equal another: record more digits; levels are lower bounds", tied, len(r))}, tied > 0
+		fmt.Sprintf("%d of %d values equal another: record more digits; levels are lower bounds", tied, len(r))}, tied > 0
 }
 
 // TwoModes describes values as two groups.
