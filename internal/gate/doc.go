@@ -1,0 +1,38 @@
+// Package gate turns an experiment's comparisons into one verdict that a CI job
+// can act on, keeps account of how often it has looked, and writes the verdict in
+// the formats that other tools read.
+//
+// It runs nothing (package rounds does) and computes no interval (package stats
+// does).
+//
+// # The rule
+//
+// Each row is a metric of a ratio with a margin. With [L, U] the interval of the
+// median same-round ratio of a metric that is better when higher:
+//
+//	PASS          L > 1 - margin
+//	FAIL          not PASS, and U < 1
+//	INCONCLUSIVE  otherwise
+//	UNMEASURABLE  the machine, the A/A control or the invalid trials forbid a verdict
+//
+// The whole passes if every row passes, which needs no correction: a false PASS
+// needs a false PASS of the row that is worse. It fails if a row fails after
+// Holm's correction over all rows. Verdicts come from unrounded numbers.
+//
+// # Looking more than once
+//
+// A verdict by the 95% interval holds for one look at a number of rounds that was
+// fixed before. Looking again after more rounds needs a wider interval, or the
+// chance of a wrong verdict grows with every look. So each look is written to
+// the experiment:
+//
+//   - fixed: one look, at the planned rounds. The same look again gives the same
+//     verdict and costs nothing.
+//   - sequential: looks at 10, 20, 30 and 40 rounds, each with an interval of
+//     98.18% (Pocock's boundaries), which together keep the level.
+//   - anytime: any number of looks, with the interval of a sequence of signs that
+//     holds at all of them at once; it is wider. The only one after a fixed look.
+//
+// An experiment that was looked at by one schedule cannot change to another that
+// does not allow for what was spent.
+package gate

@@ -1,0 +1,150 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kvbench/kvbench/stats"
+)
+
+// Input is all that a verdict depends on.
+type Input struct {
+	Name     string // of the experiment, for people
+	Rows     []Row
+	Controls []Control
+	// Unfit lists what makes the machine unfit, such as a failed check of
+	// package host; empty if nothing does.
+	Unfit []string
+	// Rounds are done, Planned were planned when the experiment was made.
+	Rounds  int
+	Planned int
+	Look    Look
+}
+
+// Report is the verdict with everything it rests on.
+type Report struct {
+	Schema   string          `json:"schema"`
+	Name     string          `json:"name"`
+	Verdict  Verdict         `json:"verdict"`
+	Reasons  []string        `json:"reasons"` // why it is not PASS, or why it is unmeasurable
+	Rounds   int             `json:"rounds"`
+	Planned  int             `json:"planned_rounds"`
+	Look     Look            `json:"look"`
+	Rows     []RowResult     `json:"rows"`
+	Controls []ControlResult `json:"controls"`
+}
+
+// Schema names this version of the report's JSON form.
+const Schema = "kvbench.gate/v1"
+
+// ControlResult is an A/A comparison with its interval.
+type ControlResult struct {
+	Control
+	Median   float64        `json:"median"`
+	Interval stats.Interval `json:"interval"`
+	OK       bool           `json:"ok"`
+	Note     string         `json:"note,omitempty"`
+}
+
+// Judge gives the verdict. It is a function of its input alone.
+func Judge(in Input) (*Report, error) {
+	if len(in.Rows) == 0 {
+		return nil, errors.New("there is nothing to gate: no metric of any ratio was asked for")
+	}
+	interval, err := in.Look.method()
+	if err != nil {
+		return nil, err
+	}
+	level := in.Look.Level
+	r := &Report{Schema: Schema, Name: in.Name, Rounds: in.Rounds, Planned: in.Planned, Look: in.Look}
+	for i := range in.Rows {
+		row := &in.Rows[i]
+		rule := stats.Rule{Margin: row.Margin, Better: row.Better, FailBeyond: row.FailBeyond}
+		if err := rule.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", row.Name(), err)
+		}
+		r.Rows = append(r.Rows, judgeRow(row, interval, in.Look))
+	}
+	holm(r.Rows, level)
+	for _, c := range in.Controls {
+		r.Controls = append(r.Controls, judgeControl(c, in.Rows, interval, level))
+	}
+	r.conclude(in.Unfit)
+	return r, nil
+}
+
+// judgeControl holds a control to the margins of the rows with its metric: its
+// interval must contain 1 and lie within them.
+func judgeControl(c Control, rows []Row, interval method, level float64) ControlResult {
+	ratios := c.Pairs.Ratios()
+	out := ControlResult{Control: c, Interval: interval(ratios, level)}
+	if len(ratios) > 0 {
+		out.Median = stats.Median(ratios)
+	}
+	margin := 1.0
+	for i := range rows {
+		if rows[i].Metric == c.Metric {
+			margin = min(margin, rows[i].Margin)
+		}
+	}
+	iv := out.Interval
+	switch {
+	case !iv.Ok():
+		out.Note = iv.Explain()
+	case iv.Low > 1 || iv.High < 1:
+		out.Note = "the base differs from itself: something other than the variants decides"
+	case iv.Low < 1-margin || iv.High > 1+margin:
+		out.Note = fmt.Sprintf("the base against itself leaves %+.2g%% … %+.2g%% open, more than the margin of %g%%",
+			100*(iv.Low-1), 100*(iv.High-1), 100*margin)
+	default:
+		out.OK = true
+	}
+	return out
+}
+
+// conclude joins the rows to one verdict.
+func (r *Report) conclude(unfit []string) {
+	for _, why := range unfit {
+		r.reason(Unmeasurable, "machine: %s", why)
+	}
+	for i := range r.Controls {
+		if c := &r.Controls[i]; !c.OK {
+			r.reason(Unmeasurable, "control %s %s/%s: %s", c.Metric, c.Of, c.To, c.Note)
+		}
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		switch row.Verdict {
+		case Unmeasurable, Inconclusive:
+			why := "the interval reaches both beyond the margin and beyond 1"
+			if n := len(row.Notes); n > 0 {
+				why = row.Notes[n-1]
+			}
+			r.reason(row.Verdict, "%s: %s", row.Name(), why)
+		case Fail:
+			r.reason(Fail, "%s: median %.4g, at best %.4g", row.Name(), row.Median, best(row))
+		}
+	}
+	if r.Verdict == "" {
+		r.Verdict = Pass
+	}
+}
+
+// best is the end of the interval that speaks for the variant.
+func best(r *RowResult) float64 {
+	if r.Better == stats.Lower {
+		return r.Interval.Low
+	}
+	return r.Interval.High
+}
+
+// rank orders verdicts by which of several decides. What could not be measured
+// forbids every other verdict.
+var rank = map[Verdict]int{Pass: 0, "": 0, Inconclusive: 1, Fail: 2, Unmeasurable: 3}
+
+func (r *Report) reason(v Verdict, format string, args ...any) {
+	r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...))
+	if rank[v] > rank[r.Verdict] {
+		r.Verdict = v
+	}
+}

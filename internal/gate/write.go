@@ -1,0 +1,323 @@
+package gate
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/kvbench/kvbench/stats"
+)
+
+// WriteText writes the verdict for a terminal.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s, %s\n", r.Verdict, r.Name, r.lookText())
+	for _, why := range r.Reasons {
+		fmt.Fprintf(&b, "  %s\n", why)
+	}
+	b.WriteByte('\n')
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "metric\tratio\tmedian\tinterval\tmargin\tpairs\tverdict")
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		fmt.Fprintf(tw, "%s\t%s/%s\t%.4f\t%s\t%g%%\t%d of %d\t%s\n", row.Metric, row.Of, row.To, row.Median,
+			intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned, row.Verdict)
+	}
+	for i := range r.Controls {
+		c := &r.Controls[i]
+		ok := "ok"
+		if !c.OK {
+			ok = "NOT OK"
+		}
+		fmt.Fprintf(tw, "%s\t%s/%s\t%.4f\t%s\t\t%d of %d\tA/A %s\n", c.Metric, c.Of, c.To, c.Median, intervalText(c.Interval),
+			len(c.Pairs.Kept), c.Pairs.Planned(), ok)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		for _, n := range row.Notes {
+			fmt.Fprintf(&b, "note: %s: %s\n", row.Name(), n)
+		}
+		for _, warning := range row.Warnings {
+			fmt.Fprintf(&b, "warning: %s: %s\n", row.Name(), warning.Text)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) lookText() string {
+	s := fmt.Sprintf("%d of %d rounds", r.Rounds, r.Planned)
+	switch r.Look.Schedule {
+	case Sequential:
+		return fmt.Sprintf("%s, sequential look at %g%%", s, 100*r.Look.Level)
+	case Anytime:
+		return fmt.Sprintf("%s, anytime sequence at %g%%", s, 100*r.Look.Level)
+	}
+	return fmt.Sprintf("%s, one look at %g%%", s, 100*r.Look.Level)
+}
+
+func intervalText(iv stats.Interval) string {
+	if !iv.Ok() {
+		return "none"
+	}
+	return fmt.Sprintf("%.4f … %.4f", iv.Low, iv.High)
+}
+
+// WriteMarkdown writes the verdict as a table for a pull request or a job's
+// summary.
+func (r *Report) WriteMarkdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s: %s\n\n%s.\n\n", cell(r.Name), r.Verdict, cell(r.lookText()))
+	fmt.Fprintln(&b, "| metric | ratio | median | interval | margin | pairs | verdict |")
+	fmt.Fprintln(&b, "|---|---|---:|---|---:|---:|---|")
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		fmt.Fprintf(&b, "| %s | %s/%s | %.4f | %s | %g%% | %d of %d | **%s** |\n", cell(row.Metric), cell(row.Of), cell(row.To), row.Median,
+			intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned, row.Verdict)
+	}
+	for i := range r.Controls {
+		c := &r.Controls[i]
+		ok := "A/A ok"
+		if !c.OK {
+			ok = "**A/A not ok**"
+		}
+		fmt.Fprintf(&b, "| %s | %s/%s | %.4f | %s | | %d of %d | %s |\n", cell(c.Metric), cell(c.Of), cell(c.To), c.Median,
+			intervalText(c.Interval), len(c.Pairs.Kept), c.Pairs.Planned(), ok)
+	}
+	if len(r.Reasons) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, why := range r.Reasons {
+		fmt.Fprintf(&b, "- %s\n", cell(why))
+	}
+	for i := range r.Rows {
+		for _, warning := range r.Rows[i].Warnings {
+			fmt.Fprintf(&b, "- warning: %s: %s\n", cell(r.Rows[i].Name()), cell(warning.Text))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// cell makes text safe in a Markdown table.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(s)
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer) error { return writeJSON(w, r) }
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// WriteCSV writes one line for each row, with a header.
+func (r *Report) WriteCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	lines := [][]string{{"experiment", "metric", "unit", "better", "of", "to", "median", "low", "high", "true_level", "margin", "pairs", "planned", "p", "verdict", "overall"}}
+	f := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		low, high, level := "", "", ""
+		if row.Interval.Ok() {
+			low, high, level = f(row.Interval.Low), f(row.Interval.High), f(row.Interval.TrueLevel)
+		}
+		lines = append(lines, []string{r.Name, row.Metric, row.Unit, string(row.Better), row.Of, row.To, f(row.Median), low, high, level,
+			f(row.Margin), strconv.Itoa(row.Used), strconv.Itoa(row.Planned), f(row.P), string(row.Verdict), string(r.Verdict)})
+	}
+	if err := out.WriteAll(lines); err != nil {
+		return err
+	}
+	return out.Error()
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name      string        `xml:"name,attr"`
+	ClassName string        `xml:"classname,attr"`
+	Failure   *junitProblem `xml:"failure"`
+	Error     *junitProblem `xml:"error"`
+	Skipped   *junitProblem `xml:"skipped"`
+	Out       string        `xml:"system-out,omitempty"`
+}
+
+type junitProblem struct {
+	Type    string `xml:"type,attr,omitempty"`
+	Message string `xml:"message,attr"`
+}
+
+// WriteJUnit writes one test case for each row and control: FAIL is a failure,
+// UNMEASURABLE an error, INCONCLUSIVE skipped.
+func (r *Report) WriteJUnit(w io.Writer) error {
+	s := junitSuite{Name: "kvbench gate " + clean(r.Name)}
+	add := func(name string, v Verdict, message, out string) {
+		c := junitCase{Name: clean(name), ClassName: "kvbench.gate", Out: clean(out)}
+		p := &junitProblem{Message: clean(message)}
+		switch v {
+		case Fail:
+			p.Type = "PerformanceRegression"
+			c.Failure = p
+			s.Failures++
+		case Unmeasurable:
+			p.Type = "Unmeasurable"
+			c.Error = p
+			s.Errors++
+		case Inconclusive:
+			c.Skipped = p
+			s.Skipped++
+		}
+		s.Tests++
+		s.Cases = append(s.Cases, c)
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		out := fmt.Sprintf("median %v, interval %s, margin %g%%, %d of %d pairs", row.Median, intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned)
+		add(row.Name(), row.Verdict, strings.Join(append([]string{out}, row.Notes...), "; "), out)
+	}
+	for i := range r.Controls {
+		c := &r.Controls[i]
+		v := Pass
+		if !c.OK {
+			v = Unmeasurable
+		}
+		add(fmt.Sprintf("control %s %s/%s", c.Metric, c.Of, c.To), v, c.Note, fmt.Sprintf("median %v, interval %s", c.Median, intervalText(c.Interval)))
+	}
+	// What is wrong with the machine belongs to no row.
+	for _, why := range r.Reasons {
+		if strings.HasPrefix(why, "machine: ") {
+			add("machine", Unmeasurable, why, "")
+			break
+		}
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(s); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// clean replaces what XML 1.0 cannot hold.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff {
+			return '�'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "�"))
+}
+
+// WriteAnnotations writes a workflow command of GitHub Actions for each row that
+// does not pass.
+func (r *Report) WriteAnnotations(w io.Writer) error {
+	var b strings.Builder
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		level := ""
+		switch row.Verdict {
+		case Fail, Unmeasurable:
+			level = "error"
+		case Inconclusive:
+			level = "warning"
+		default:
+			continue
+		}
+		text := fmt.Sprintf("%s: median %.4f, interval %s, margin %g%%", row.Name(), row.Median, intervalText(row.Interval), 100*row.Margin)
+		fmt.Fprintf(&b, "::%s title=kvbench gate %s::%s\n", level, row.Verdict, annotation.Replace(text))
+	}
+	for _, why := range r.Reasons {
+		if strings.HasPrefix(why, "machine: ") || strings.HasPrefix(why, "control ") {
+			fmt.Fprintf(&b, "::error title=kvbench gate %s::%s\n", Unmeasurable, annotation.Replace(why))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// annotation escapes the data of a workflow command.
+var annotation = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+
+// gainRatio returns a row's ratio such that more is better, and its ends.
+func gainRatio(r *RowResult) (name string, value, low, high float64) {
+	if r.Better == stats.Lower {
+		return fmt.Sprintf("%s %s/%s", r.Metric, r.To, r.Of), 1 / r.Median, 1 / r.Interval.High, 1 / r.Interval.Low
+	}
+	return r.Name(), r.Median, r.Interval.Low, r.Interval.High
+}
+
+// WriteActionBenchmark writes the rows for github-action-benchmark with the tool
+// customBiggerIsBetter: ratios of metrics that are better when lower are turned
+// over, as their names say. Rows without a figure are left out.
+func (r *Report) WriteActionBenchmark(w io.Writer) error {
+	type entry struct {
+		Name  string  `json:"name"`
+		Unit  string  `json:"unit"`
+		Value float64 `json:"value"`
+		Range string  `json:"range,omitempty"`
+		Extra string  `json:"extra"`
+	}
+	entries := []entry{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Used == 0 || row.Median <= 0 {
+			continue
+		}
+		name, value, low, high := gainRatio(row)
+		e := entry{Name: name, Unit: "ratio", Value: value, Extra: fmt.Sprintf("%d of %d pairs, %s", row.Used, row.Planned, row.Verdict)}
+		if row.Interval.Ok() {
+			e.Range = fmt.Sprintf("%.5f … %.5f", low, high)
+		}
+		entries = append(entries, e)
+	}
+	return writeJSON(w, entries)
+}
+
+// WriteBencher writes the rows in Bencher's metric format: the ratio with its
+// interval as lower and upper value.
+func (r *Report) WriteBencher(w io.Writer) error {
+	type measure struct {
+		Value float64  `json:"value"`
+		Lower *float64 `json:"lower_value,omitempty"`
+		Upper *float64 `json:"upper_value,omitempty"`
+	}
+	out := map[string]map[string]measure{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Used == 0 {
+			continue
+		}
+		m := measure{Value: row.Median}
+		if row.Interval.Ok() {
+			m.Lower, m.Upper = &row.Interval.Low, &row.Interval.High
+		}
+		name := row.Of + "/" + row.To
+		if out[name] == nil {
+			out[name] = map[string]measure{}
+		}
+		out[name][row.Metric+" ratio"] = m
+	}
+	return writeJSON(w, out)
+}
