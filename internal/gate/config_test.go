@@ -51,7 +51,7 @@ func TestReadConfigNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestParseShare(t *testing.T) {
-	for text, want := range map[string]float64{"2%": 0.02, "0.02": 0.02, " 0% ": 0, "99.9%": 0.999} {
+	for text, want := range map[string]float64{"2%": 0.02, "0.02": 0.02, " 0% ": 0, "99%": 0.99} {
 		if got, err := ParseShare(text); err != nil || got != want {
 			t.Errorf("%q is %v (%v), want %v", text, got, err, want)
 		}
