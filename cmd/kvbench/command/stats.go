@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvbench/kvbench/stats"
+	"github.com/kvbench/kvbench/stats/coverage"
 )
 
 func (a *app) stats() *cobra.Command {
@@ -15,7 +16,7 @@ func (a *app) stats() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.statsInterval())
+	cmd.AddCommand(a.statsInterval(), a.statsCoverage())
 	return cmd
 }
 
@@ -47,6 +48,39 @@ what follows a # is left out.`,
 		},
 	}
 	cmd.Flags().Float64Var(&confidence, "confidence", 0.95, "level of the intervals, a share between 0 and 1")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (a *app) statsCoverage() *cobra.Command {
+	var study coverage.Study
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "coverage",
+		Short: "Simulate experiments and count how often each interval covers the truth",
+		Long: `Simulate experiments whose true ratio is known, with noise of many forms, and count
+how often each interval covers it. The same seed gives the same table.`,
+		Example: "  kvbench stats coverage --datasets 2000 --n 9,20",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			progress := a.progress()
+			defer progress.Done()
+			progress.Step("simulating experiments", study.Experiments())
+			table, err := study.Run(cmd.Context(), progress.Advance)
+			progress.Done()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(table)
+			}
+			return table.WriteText(a.stdout)
+		},
+	}
+	cmd.Flags().IntVar(&study.Datasets, "datasets", 2000, "experiments for each form of noise and each size")
+	cmd.Flags().IntSliceVar(&study.Sizes, "n", []int{6, 9, 10, 20, 40}, "numbers of ratios in an experiment")
+	cmd.Flags().Float64Var(&study.Level, "confidence", 0.95, "level of the intervals, a share between 0 and 1")
+	cmd.Flags().Uint64Var(&study.Seed, "seed", 1, "seed of the simulation")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
