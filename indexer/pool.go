@@ -45,11 +45,18 @@ type PoolConfig struct {
 	// come from one of them, else their order is not kept.
 	Producers int
 	// QueueCapacity is how many events fit between one producer and one event
-	// thread; it is rounded up to a power of two.
+	// thread; it is rounded up to a power of two. A producer that meets a full
+	// queue waits for room.
 	QueueCapacity int
-	Observer      Observer // may be nil
-	Layout        CounterLayout
-	Idle          IdleMode
+	// Assign, if set, names the event thread of a rank that the pool does not
+	// know, in [0, Threads); nil: the thread with the fewest ranks. A rank that
+	// comes back goes to its former thread all the same, and one whose thread
+	// has ended to the thread with the fewest ranks. It is called by Register
+	// and must not call the pool.
+	Assign   func(rank Rank) int
+	Observer Observer // may be nil
+	Layout   CounterLayout
+	Idle     IdleMode
 	// OnThread, if set, runs on every event thread after it was locked to its
 	// OS thread and before NewPool returns. What it returns, if not nil, runs
 	// on the same OS thread when the thread ends. An error ends the pool.
@@ -70,6 +77,7 @@ type Pool struct {
 	cfg       PoolConfig
 	threads   []*eventThread
 	producers []*Producer
+	began     time.Time
 
 	// serial orders the calls that change membership; it is held while they
 	// wait for event threads, so it is a channel that a context can leave.
@@ -137,6 +145,7 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	}
 	p := &Pool{
 		cfg:    cfg,
+		began:  time.Now(),
 		serial: make(chan struct{}, 1),
 		ranks:  map[Rank]Slot{},
 		homes:  map[Rank]int{},
@@ -182,8 +191,9 @@ func (p *Pool) unlock() { <-p.serial }
 
 // Register makes ranks known and returns their slots; a rank that is known
 // keeps its slot. A rank that was known before goes to its former event thread
-// if that still runs, another to the thread with the fewest ranks, so that those
-// of a fresh pool get slots 0, 1, 2 … on threads 0, 1, 2 … in turn. Register in
+// if that still runs, another to the one that PoolConfig.Assign names, without
+// that to the thread with the fewest ranks. The ranks of a fresh pool get slots
+// 0, 1, 2 …, and without Assign threads 0, 1, 2 … in turn. Register in
 // batches: while counts are tracked, one call costs as much as len(ranks) plus
 // the ranks known before. On an error the new ranks are not registered.
 func (p *Pool) Register(ctx context.Context, ranks []Rank) ([]Slot, error) {
@@ -244,10 +254,10 @@ func (p *Pool) allot(ranks []Rank) (out []Slot, byThread [][]placement, err erro
 	for i, rank := range ranks {
 		slot, known := p.ranks[rank]
 		if !known {
-			thread := p.home(rank)
-			if thread < 0 {
+			thread, err := p.home(rank)
+			if err != nil {
 				p.takeBack(byThread)
-				return nil, nil, p.endedLocked(0)
+				return nil, nil, err
 			}
 			slot = p.newSlot(thread)
 			p.ranks[rank] = slot
@@ -261,10 +271,17 @@ func (p *Pool) allot(ranks []Rank) (out []Slot, byThread [][]placement, err erro
 	return out, byThread, nil
 }
 
-// home returns the event thread for a new rank, -1 if all have ended.
-func (p *Pool) home(rank Rank) int {
-	if thread, ok := p.homes[rank]; ok && !p.threads[thread].dead.Load() {
-		return thread
+// home returns the event thread for a new rank. It is an error if all have ended.
+func (p *Pool) home(rank Rank) (int, error) {
+	thread, ok := p.homes[rank]
+	if !ok && p.cfg.Assign != nil {
+		thread, ok = p.cfg.Assign(rank), true
+		if thread < 0 || thread >= len(p.threads) {
+			return 0, fmt.Errorf("rank %v was assigned to event thread %d; there are %d", rank, thread, len(p.threads))
+		}
+	}
+	if ok && !p.threads[thread].dead.Load() {
+		return thread, nil
 	}
 	best := -1
 	for i, th := range p.threads {
@@ -272,7 +289,10 @@ func (p *Pool) home(rank Rank) int {
 			best = i
 		}
 	}
-	return best
+	if best < 0 {
+		return 0, p.endedLocked(0)
+	}
+	return best, nil
 }
 
 // newSlot takes a free slot for a thread; allot has seen that there is one.
@@ -506,23 +526,33 @@ func (p *Pool) Effects(ctx context.Context) ([]EffectTotals, error) {
 type ThreadStats struct {
 	Accepted       uint64        // events published to it
 	Applied        uint64        // of these, done (or dropped); moves in batches
+	Busy           time.Duration // that it was applying events, with what came between two of them without a wait
 	Dropped        uint64        // events whose rank was unregistered before their turn
-	QueueHighWater uint64        // most events seen waiting in one of its queues
+	QueueHighWater uint64        // most events that it found waiting in one of its queues
+	Ranks          int           // registered ranks that it owns
 	Blocked        uint64        // pushes that met a full queue
 	BlockedFor     time.Duration // that they waited, all producers together
 	Ended          bool
 	Err            error // why it ended, nil after Close
 }
 
-// Stats returns the state of every event thread, at any time. It never waits.
+// QueueCapacity returns how many events fit between one producer and one event
+// thread.
+func (p *Pool) QueueCapacity() int { return len(p.producers[0].rings[0].entries) }
+
+// Stats returns the state of every event thread, at any time. It never waits for
+// one.
 func (p *Pool) Stats() []ThreadStats {
+	p.mu.Lock()
+	ranks := slices.Clone(p.load)
+	p.mu.Unlock()
 	out := make([]ThreadStats, len(p.threads))
 	for i, th := range p.threads {
 		s := &out[i]
+		s.Applied, s.Accepted = p.Progress(i).Load()
+		s.Busy = th.busyFor()
+		s.Ranks = ranks[i]
 		for _, r := range th.rings {
-			// In this order Applied never exceeds Accepted.
-			s.Applied += r.head.Load()
-			s.Accepted += r.tail.Load()
 			s.QueueHighWater = max(s.QueueHighWater, r.highWater.Load())
 			s.Blocked += r.blocked.Load()
 			s.BlockedFor += time.Duration(r.blockedFor.Load())

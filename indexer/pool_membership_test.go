@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -223,4 +224,65 @@ func TestCancelledCallsLoseNoSlots(t *testing.T) {
 		t.Errorf("%d slots are taken for 4 ranks", n)
 	}
 	x.faults.report(t)
+}
+
+// TestAssign names a thread for each rank; the pool does what it is told, but
+// for ranks that come back, and refuses a thread that there is not.
+func TestAssign(t *testing.T) {
+	asked := map[Rank]int{}
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, Threads: 3, Assign: func(rank Rank) int {
+		asked[rank]++
+		return int(rank.Worker*7+uint64(rank.DP)) % 4 // 3 is none
+	}})
+	var good, bad []Rank
+	for _, rank := range ranks(40) {
+		if (rank.Worker*7+uint64(rank.DP))%4 == 3 {
+			bad = append(bad, rank)
+		} else {
+			good = append(good, rank)
+		}
+	}
+	slots := mustRegister(t, p, good)
+	byThread := make([]int, 3)
+	for i, slot := range slots {
+		want := int(good[i].Worker*7+uint64(good[i].DP)) % 4
+		if int(slot) != i || p.ThreadOf(slot) != want {
+			t.Errorf("rank %v has slot %d on thread %d, want %d on %d", good[i], slot, p.ThreadOf(slot), i, want)
+		}
+		byThread[want]++
+	}
+	for i, s := range p.Stats() {
+		if s.Ranks != byThread[i] {
+			t.Errorf("thread %d has %d ranks, want %d", i, s.Ranks, byThread[i])
+		}
+	}
+	if _, err := p.Register(testContext(t), []Rank{{Worker: 999, DP: 0}, bad[0]}); err == nil || !strings.Contains(err.Error(), "event thread 3") {
+		t.Errorf("a thread that there is not: %v", err)
+	}
+	if _, ok := p.Slot(Rank{Worker: 999}); ok {
+		t.Error("a rank of a refused batch is registered")
+	}
+	// A known rank and one that comes back are not asked for again.
+	mustRegister(t, p, good[:2])
+	if err := p.Unregister(testContext(t), good[0]); err != nil {
+		t.Fatal(err)
+	}
+	if slot := mustRegister(t, p, good[:1])[0]; p.ThreadOf(slot) != int(good[0].Worker*7)%4 || asked[good[0]] != 1 {
+		t.Errorf("a rank that came back is on thread %d; Assign was asked %d times", p.ThreadOf(slot), asked[good[0]])
+	}
+}
+
+// TestAssignToAnEndedThread names a thread that has ended by panic.
+func TestAssignToAnEndedThread(t *testing.T) {
+	x := &fakeIndex{panicOn: func(*Event) any { return "index is broken" }}
+	p := newTestPool(t, PoolConfig{Index: x, Threads: 2, Assign: func(Rank) int { return 1 }})
+	slot := mustRegister(t, p, ranks(1))[0]
+	if err := p.Producer(0).Push(slot, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Producer(0).Publish()
+	<-p.Ended(1)
+	if slot := mustRegister(t, p, ranks(2)[1:])[0]; p.ThreadOf(slot) != 0 {
+		t.Errorf("the rank went to thread %d, which has ended", p.ThreadOf(slot))
+	}
 }

@@ -15,8 +15,8 @@ type Producer struct {
 }
 
 // Push queues event id of the rank in slot. The event threads see it after
-// Publish. If the queue is full, Push publishes and waits for room, which Stats
-// counts. A slot of nobody and an ended event thread are errors.
+// Publish. If the queue is full, Push publishes and waits for room: nothing is
+// ever dropped, and Stats counts the pushes that waited and for how long. A slot of nobody and an ended event thread are errors.
 func (pr *Producer) Push(slot Slot, id uint32) error {
 	owner := pr.pool.owner(slot)
 	thread := owner.thread()
@@ -39,9 +39,15 @@ func (pr *Producer) Push(slot Slot, id uint32) error {
 // Publish makes all pushed events visible to the event threads.
 func (pr *Producer) Publish() {
 	for thread, r := range pr.rings {
-		if r.publish() {
-			pr.pool.threads[thread].wake()
+		n := r.unpublished()
+		if n == 0 {
+			continue
 		}
+		th := pr.pool.threads[thread]
+		// First, so that nothing is applied that was not accepted.
+		th.progress.accepted.Add(n)
+		r.publish()
+		th.wake()
 	}
 }
 

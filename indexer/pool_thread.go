@@ -17,12 +17,13 @@ const drainBatch = 64
 
 // eventThread applies the events of its ranks.
 type eventThread struct {
-	number   int
-	pool     *Pool
-	source   Source
-	observer Observer // may be nil
-	writer   Writer
-	rings    []*ring // one for each producer
+	number    int
+	pool      *Pool
+	source    Source
+	observer  Observer // may be nil
+	writer    Writer
+	reachable ReachableCounter // the writer, nil if it cannot say
+	rings     []*ring          // one for each producer
 
 	// The thread's own.
 	event    Event
@@ -33,6 +34,8 @@ type eventThread struct {
 	counters counterSource
 	tracking bool
 	quit     bool
+	busy     bool   // between beginBusy and endBusy
+	done     uint64 // events taken from all rings
 
 	_       [idle.CacheLine]byte
 	dead    atomic.Bool // it takes nothing any more
@@ -40,6 +43,8 @@ type eventThread struct {
 	pending atomic.Bool // tasks is not empty
 	parker  idle.Parker
 	_       [idle.CacheLine]byte
+
+	progress progress
 
 	mu    sync.Mutex // guards tasks, over and err; never held while waiting
 	tasks []*task
@@ -125,6 +130,7 @@ func (th *eventThread) main(started chan<- error) {
 		}
 	}
 	th.writer = th.pool.cfg.Index.Writer(th.number)
+	th.reachable, _ = th.writer.(ReachableCounter)
 	running = true
 	started <- nil
 	th.run()
@@ -148,8 +154,14 @@ func (th *eventThread) end(panicked any, onEnd func()) {
 	err := th.err
 	th.mu.Unlock()
 	th.dead.Store(true)
+	taken := uint64(0)
 	for _, r := range th.rings {
 		r.head.Store(r.read) // a panic left a batch half done
+		taken += r.read
+	}
+	th.progress.applied.Store(taken)
+	if th.busy {
+		th.endBusy()
 	}
 
 	p := th.pool
@@ -184,6 +196,9 @@ func (th *eventThread) run() {
 				applied = true
 			}
 		}
+		if th.busy && !applied {
+			th.endBusy()
+		}
 		ran := th.pending.Load() && th.runTasks()
 		if th.quit {
 			return
@@ -214,14 +229,20 @@ func (th *eventThread) drain(r *ring) bool {
 	if waiting == 0 {
 		return false
 	}
+	if !th.busy {
+		th.beginBusy()
+	}
 	if waiting > r.highWater.Load() {
 		r.highWater.Store(waiting)
 	}
-	end := r.read + min(waiting, drainBatch)
+	n := min(waiting, drainBatch)
+	end := r.read + n
 	for ; r.read < end; r.read++ {
 		th.apply(r.entries[r.read&r.mask])
 	}
 	r.head.Store(end)
+	th.done += n
+	th.progress.applied.Store(th.done)
 	return true
 }
 
@@ -243,7 +264,7 @@ func (th *eventThread) apply(e entry) {
 	th.effect = th.writer.Apply(&th.event)
 	rank.totals.add(&th.effect)
 	if th.tracking {
-		rank.counter.Store(uint64(th.writer.Blocks(slot)))
+		rank.counter.Store(th.count(slot))
 	}
 	if th.observer != nil {
 		th.observer.Applied(th.number, e.id, slot, &th.effect)
@@ -312,7 +333,21 @@ func (th *eventThread) startTracking() {
 	th.tracking = true
 	for i := range th.ranks {
 		if r := &th.ranks[i]; r.counter != nil {
-			r.counter.Store(uint64(th.writer.Blocks(r.slot)))
+			r.counter.Store(th.count(r.slot))
 		}
 	}
+}
+
+// count returns the word that the counter of a slot gets.
+func (th *eventThread) count(slot Slot) uint64 {
+	blocks := th.writer.Blocks(slot)
+	if blocks > maxCount {
+		// A count that is not true must not be shown.
+		panic(fmt.Sprintf("slot %d has %d resident blocks; a counter holds at most %d", slot, blocks, maxCount))
+	}
+	if th.reachable == nil {
+		return uint64(blocks)
+	}
+	reachable, known := th.reachable.Reachable(slot)
+	return makeCount(blocks, reachable, known)
 }

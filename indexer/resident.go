@@ -37,9 +37,46 @@ func ParseCounterLayout(s string) (CounterLayout, error) {
 	return 0, fmt.Errorf("unknown layout %q; it must be packed or padded", s)
 }
 
-// counter is the resident blocks of one rank. Only the rank's event thread
-// writes it, absolute values of Writer.Blocks and nothing else.
+// counter is the resident blocks of one rank and, where the index knows them,
+// the reachable ones: one word, so that both are of the same moment. Only the
+// rank's event thread writes it, absolute values of Writer.Blocks and
+// ReachableCounter.Reachable and nothing else.
+//
+// The low half is the resident blocks. The high half is 0 if the reachable ones
+// are not known, else one more than these: an index that cannot say stores the
+// plain number.
 type counter = atomic.Uint64
+
+// maxCount is the largest number of blocks that a counter holds; one more in the
+// high half still fits.
+const maxCount = 1<<32 - 2
+
+func makeCount(resident, reachable int, known bool) uint64 {
+	if !known {
+		return uint64(resident)
+	}
+	return uint64(resident) | (uint64(reachable)+1)<<32
+}
+
+// Counts are the blocks of one rank after one of its events.
+type Counts struct {
+	// Resident is the number of distinct blocks that the index tracks.
+	Resident uint64
+	// Reachable is how many places can be reached from the root, which is what
+	// a query can match: a block behind a hole is resident and not reachable,
+	// and two sequence hashes at one place are two resident blocks and one place.
+	Reachable uint64
+	// ReachableKnown is false if the index cannot say, and Reachable then 0.
+	ReachableKnown bool
+}
+
+func splitCount(word uint64) Counts {
+	c := Counts{Resident: word & (1<<32 - 1)}
+	if high := word >> 32; high > 0 {
+		c.Reachable, c.ReachableKnown = high-1, true
+	}
+	return c
+}
 
 // countersPerLine is how many counters one allocation of counterLine holds.
 const countersPerLine = idle.CacheLine / 8
@@ -89,7 +126,15 @@ func (t *ResidentTable) Count(slot Slot) (uint64, bool) {
 	if int(slot) >= len(t.counters) || t.counters[slot] == nil {
 		return 0, false
 	}
-	return t.counters[slot].Load(), true
+	return splitCount(t.counters[slot].Load()).Resident, true
+}
+
+// Counts is Count with the reachable blocks, at the cost of the same one load.
+func (t *ResidentTable) Counts(slot Slot) (Counts, bool) {
+	if int(slot) >= len(t.counters) || t.counters[slot] == nil {
+		return Counts{}, false
+	}
+	return splitCount(t.counters[slot].Load()), true
 }
 
 // CountRank is Count for a rank.
@@ -105,7 +150,20 @@ func (t *ResidentTable) CountRank(rank Rank) (uint64, bool) {
 // while event threads go on, so the sum need not have been true at one moment.
 func (t *ResidentTable) Sum() (blocks uint64, ranks int) {
 	for _, c := range t.live {
-		blocks += c.Load()
+		blocks += splitCount(c.Load()).Resident
 	}
 	return blocks, len(t.live)
+}
+
+// SumReachable adds the reachable blocks of the ranks for which the index knows
+// them, one load each, and returns how many ranks these are. As with Sum, the
+// sum need not have been true at one moment.
+func (t *ResidentTable) SumReachable() (blocks uint64, ranks int) {
+	for _, c := range t.live {
+		if n := splitCount(c.Load()); n.ReachableKnown {
+			blocks += n.Reachable
+			ranks++
+		}
+	}
+	return blocks, ranks
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -346,3 +347,139 @@ func BenchmarkResidentSum(b *testing.B) {
 		}
 	}
 }
+
+// reachIndex holds one block more with each event, of which those at even
+// numbers can be reached; after each clear it cannot say for one event.
+type reachIndex struct{ fakeIndex }
+
+type reachWriter struct{ fakeWriter }
+
+func (x *reachIndex) Writer(i int) Writer {
+	return &reachWriter{fakeWriter{&x.fakeIndex, int32(i) + 1}}
+}
+
+func (w *reachWriter) Reachable(slot Slot) (int, bool) {
+	n := w.Blocks(slot)
+	return n / 2, n != 1
+}
+
+// TestReachableIsOfTheSameMoment reads both counts while events flow: a pair
+// that no event left behind must never be seen.
+func TestReachableIsOfTheSameMoment(t *testing.T) {
+	isClear := func(id uint32) bool { return id%50 == 49 }
+	p := newTestPool(t, PoolConfig{Index: &reachIndex{}, Threads: 2, QueueCapacity: 64, Source: fakeSource{cleared: isClear}})
+	ctx := testContext(t)
+	slots := mustRegister(t, p, ranks(4))
+	if err := p.TrackResidentBlocks(ctx); err != nil {
+		t.Fatal(err)
+	}
+	table := p.Residents()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				for _, slot := range slots {
+					c, ok := table.Counts(slot)
+					if !ok || c.ReachableKnown != (c.Resident != 1) || c.ReachableKnown && c.Reachable != c.Resident/2 || !c.ReachableKnown && c.Reachable != 0 {
+						t.Errorf("slot %d: %+v (%v) was never true", slot, c, ok)
+						return
+					}
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	const events = 1025 // 25 after the last clear
+	for id := range uint32(events) {
+		for _, slot := range slots {
+			if err := p.Producer(0).Push(slot, id); err != nil {
+				t.Error(err)
+			}
+		}
+		p.Producer(0).Publish()
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	wg.Wait()
+	for _, slot := range slots {
+		if c, ok := table.Counts(slot); !ok || c != (Counts{Resident: 25, Reachable: 12, ReachableKnown: true}) {
+			t.Errorf("slot %d: %+v (%v)", slot, c, ok)
+		}
+		if n, ok := table.Count(slot); !ok || n != 25 {
+			t.Errorf("slot %d: %d resident (%v)", slot, n, ok)
+		}
+	}
+	if n, known := table.SumReachable(); n != 48 || known != 4 {
+		t.Errorf("%d reachable on %d ranks", n, known)
+	}
+	if n, known := table.Sum(); n != 100 || known != 4 {
+		t.Errorf("%d resident on %d ranks", n, known)
+	}
+}
+
+// TestReachableUnknown has an index that cannot say.
+func TestReachableUnknown(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, QueueCapacity: 8})
+	slot := mustRegister(t, p, ranks(1))[0]
+	if err := p.Producer(0).Push(slot, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Producer(0).Publish()
+	if err := errors.Join(p.Flush(testContext(t)), p.TrackResidentBlocks(testContext(t))); err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := p.Residents().Counts(slot); !ok || c != (Counts{Resident: 1}) {
+		t.Errorf("%+v (%v)", c, ok)
+	}
+	if _, ok := p.Residents().Counts(slot + 1); ok {
+		t.Error("a slot of nobody has counts")
+	}
+	if n, known := p.Residents().SumReachable(); n != 0 || known != 0 {
+		t.Errorf("%d reachable on %d ranks", n, known)
+	}
+}
+
+func TestCountWord(t *testing.T) {
+	for _, resident := range []int{0, 1, 77, 1 << 31, maxCount} {
+		if got := splitCount(makeCount(resident, 5, false)); got != (Counts{Resident: uint64(resident)}) {
+			t.Errorf("%d, unknown: %+v", resident, got)
+		}
+		for _, reachable := range []int{0, 1, resident / 2, resident} {
+			want := Counts{uint64(resident), uint64(reachable), true}
+			if got := splitCount(makeCount(resident, reachable, true)); got != want {
+				t.Errorf("%+v reads back as %+v", want, got)
+			}
+		}
+	}
+}
+
+// TestTooManyBlocksForACounter ends the thread and shows no wrong count.
+func TestTooManyBlocksForACounter(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &tagIndex{}, QueueCapacity: 8, Source: hugeSource{}})
+	slot := mustRegister(t, p, ranks(1))[0]
+	if err := p.TrackResidentBlocks(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Producer(0).Push(slot, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Producer(0).Publish()
+	<-p.Ended(0)
+	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "a counter holds at most") {
+		t.Errorf("Err is %v", err)
+	}
+	if n, ok := p.Residents().Count(slot); ok {
+		t.Errorf("the rank is shown with %d blocks", n)
+	}
+}
+
+type hugeSource struct{}
+
+func (hugeSource) Event(_ uint32, ev *Event) { *ev = Event{ID: 1 << 32, Kind: Stored} }

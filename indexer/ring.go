@@ -63,12 +63,8 @@ func (r *ring) push(e entry) {
 	r.write++
 }
 
-// publish shows the event thread what was pushed and reports whether there was
-// anything new.
-func (r *ring) publish() bool {
-	if r.tail.Load() == r.write {
-		return false
-	}
-	r.tail.Store(r.write)
-	return true
-}
+// unpublished returns how many entries were pushed and not published.
+func (r *ring) unpublished() uint64 { return r.write - r.tail.Load() }
+
+// publish shows the event thread what was pushed.
+func (r *ring) publish() { r.tail.Store(r.write) }
