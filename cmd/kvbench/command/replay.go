@@ -69,6 +69,18 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	}
 	fl := cmd.Flags()
 	prep.register(fl)
+	f.register(a, cmd)
+	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
+	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out and --cpu-profile if they exist")
+	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
+	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
+	fl.BoolVar(&f.keepUp, "require-kept-up", false, "exit with 3 if the index did not keep up")
+	return cmd
+}
+
+// register adds the flags that say what a trial is. sweep shares them.
+func (f *replayFlags) register(a *app, cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVar(&f.index, "index", "flat", "index to measure; 'kvbench indexes' lists them")
 	fl.IntVar(&f.counts.EventThreads, "event-workers", 0, "event threads (default: half of --backend-cpus, else up to 4)")
 	fl.IntVar(&f.counts.QueryThreads, "query-threads", 0, "query threads (default: the rest of --backend-cpus, else up to 2)")
@@ -89,11 +101,6 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	fl.Float64Var(&f.cfg.ReaderRate, "resident-blocks-reader-rate", 0, "add that thread and let it make so many passes per second; 0: without pause")
 	fl.BoolVar(&f.cfg.Verify, "verify", false, "compare the drained index with the reference index")
 	fl.IntVar(&f.cfg.VerifyQueries, "verify-queries", replay.DefaultVerifyQueries, "answers that --verify compares")
-	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
-	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out and --cpu-profile if they exist")
-	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
-	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
-	fl.BoolVar(&f.keepUp, "require-kept-up", false, "exit with 3 if the index did not keep up")
 	// For whoever tests comparisons: a slowdown of known size must be found.
 	fl.DurationVar(&f.cfg.Inject.EventDelay, "inject-event-delay", 0, "let each event take this much longer; the result is marked and no real figure")
 	fl.StringVar(&f.queryWork, "inject-query-work", "1x", "do each lookup so many times; the result is marked and no real figure")
@@ -107,7 +114,6 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
 	_ = cmd.RegisterFlagCompletionFunc("counter-layout", fixed("packed", "padded"))
-	return cmd
 }
 
 func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep *prepareFlags) error {

@@ -1,0 +1,146 @@
+package sweep
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/kvbench/kvbench/internal/buildinfo"
+)
+
+// SweepV1 is the schema name of Plan and Result.
+const SweepV1 = "kvbench.sweep/v1"
+
+// MaxRepeat bounds the trials of a point.
+const MaxRepeat = 1000
+
+// Plan says what a sweep does. Nothing of it changes while the sweep exists: a
+// resumed sweep must have the same one.
+type Plan struct {
+	Schema string `json:"schema"` // SweepV1
+	// Source is the trace, the saved corpus or the name of an embedded trace.
+	Source       string `json:"source"`
+	SourceSHA256 string `json:"source_sha256"` // of the file; "" for an embedded trace, which is part of the program
+	Saved        bool   `json:"saved_corpus"`  // Source is a saved corpus
+	BinarySHA256 string `json:"binary_sha256"` // of kvbench
+	// Axis is the points to measure; empty with KeepUp.
+	Axis   Axis    `json:"axis"`
+	Repeat int     `json:"repeat"` // trials of each point
+	KeepUp *KeepUp `json:"find_keepup,omitempty"`
+	// Flags of 'corpus write' and of 'replay' that all points share.
+	PrepareFlags []string `json:"prepare_flags"`
+	ReplayFlags  []string `json:"replay_flags"`
+	// WindowNS is the window of an axis that is none of windows; 0: that of the
+	// saved corpus.
+	WindowNS int64 `json:"window_ns"`
+}
+
+func (p *Plan) check() error {
+	if p.Schema != SweepV1 {
+		return fmt.Errorf("schema is %q; this version of kvbench knows %q", p.Schema, SweepV1)
+	}
+	if p.KeepUp != nil {
+		return p.KeepUp.check()
+	}
+	switch {
+	case len(p.Axis.Values) == 0:
+		return errors.New("sweep: no points")
+	case p.Repeat < 1 || p.Repeat > MaxRepeat:
+		return fmt.Errorf("--repeat is %d; it must lie from 1 to %d", p.Repeat, MaxRepeat)
+	case p.Saved && p.Axis.Prepares():
+		return fmt.Errorf("--over %s needs a trace: %s is a saved corpus, which was prepared with one value", p.Axis.Name, p.Source)
+	}
+	return nil
+}
+
+// axis is that of the points, the window for KeepUp.
+func (p *Plan) axis() Axis {
+	if p.KeepUp != nil {
+		return Axis{Name: Window}
+	}
+	return p.Axis
+}
+
+// longest is the longest window, for which the work is prepared.
+func (p *Plan) longest() int64 {
+	switch {
+	case p.KeepUp != nil:
+		return p.KeepUp.Longest
+	case p.Axis.Name == Window:
+		return p.Axis.Values[len(p.Axis.Values)-1]
+	}
+	return p.WindowNS
+}
+
+// trialKey names a trial of a sweep.
+type trialKey struct {
+	value int64
+	run   int
+}
+
+// order returns all trials of the points, upwards in the first repeat, downwards
+// in the second, and so on.
+func (p *Plan) order() []trialKey {
+	var out []trialKey
+	n := len(p.Axis.Values)
+	for run := 1; run <= p.Repeat; run++ {
+		for i := range n {
+			if run%2 == 0 {
+				i = n - 1 - i
+			}
+			out = append(out, trialKey{p.Axis.Values[i], run})
+		}
+	}
+	return out
+}
+
+// Trial is one trial as the journal has it.
+type Trial struct {
+	Value int64 `json:"value"` // of the axis; ns of a window
+	Run   int   `json:"run"`   // number at that value, from 1
+	// Record is the file of the result, below the sweep's folder; "": there is
+	// none, and Failure says why.
+	Record  string `json:"record"`
+	Failure string `json:"failure"`
+	Exit    int    `json:"exit"`  // exit code of the child
+	Start   string `json:"start"` // RFC 3339, UTC
+	TookNS  int64  `json:"took_ns"`
+}
+
+func (t *Trial) key() trialKey { return trialKey{t.Value, t.Run} }
+
+func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
+
+// Identify fills in what the plan's program and source are made of.
+func (p *Plan) Identify() error {
+	var err error
+	if p.BinarySHA256, err = buildinfo.SHA256(); err != nil {
+		return err
+	}
+	f, err := os.Open(p.Source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // an embedded trace, or a source that the first child refuses
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file; a sweep reads it several times", p.Source)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return fmt.Errorf("read %s: %w", p.Source, err)
+	}
+	p.SourceSHA256 = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
