@@ -30,7 +30,7 @@ func PocockLevel(looks []int, level float64) (float64, error) {
 	// One look needs the plain value, and more of them at most Bonferroni's.
 	low := distuv.UnitNormal.Quantile((1 + level) / 2)
 	high := distuv.UnitNormal.Quantile(1 - (1-level)/2/float64(len(looks)))
-	for range 60 {
+	for high-low > 1e-9 {
 		mid := (low + high) / 2
 		if stays(looks, mid) < level {
 			low = mid
