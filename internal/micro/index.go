@@ -200,8 +200,8 @@ func replayCase(ranks, copies int, shuffled bool) func(context.Context, *IndexOp
 			return "", 0, nil, err
 		}
 		t := c.Manifest.Totals
-		about := fmt.Sprintf("%d copies of %s on %d ranks of %d blocks; %d queries (%d blocks), %d events (%d stored, %d removed)",
-			copies, o.TraceName, ranks, o.GPUBlocks, t.Requests, t.RequestBlocks, t.Events(), t.StoredBlocks, t.RemovedBlocks)
+		about := fmt.Sprintf("%s of %s on %d ranks of %d blocks; %d queries (%d blocks), %d events (%d stored, %d removed)",
+			copiesText(copies), o.TraceName, ranks, o.GPUBlocks, t.Requests, t.RequestBlocks, t.Events(), t.StoredBlocks, t.RemovedBlocks)
 		if shuffled {
 			c = shuffleVictims(c, o.Seed)
 			about += "; each event's removals in random order"
@@ -217,6 +217,13 @@ func replayCase(ranks, copies int, shuffled bool) func(context.Context, *IndexOp
 		}
 		return about, ranks, m.measure, nil
 	}
+}
+
+func copiesText(n int) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
 }
 
 type replayMeasure struct {

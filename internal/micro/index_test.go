@@ -15,7 +15,7 @@ import (
 	"github.com/kvbench/kvbench/traces"
 )
 
-func options(t *testing.T, cases ...string) *IndexOptions {
+func options(t testing.TB, cases ...string) *IndexOptions {
 	t.Helper()
 	f, err := traces.Open("conversation-small")
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/kvbench/kvbench/stats"
 )
 
 // Schema names this version of the report's JSON form.
@@ -41,18 +43,7 @@ type Series struct {
 }
 
 // Median returns the median of the values, NaN if there is none.
-func (s *Series) Median() float64 { return median(s.Values) }
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	v := slices.Sorted(slices.Values(values))
-	if n := len(v); n%2 == 0 {
-		return (v[n/2-1] + v[n/2]) / 2
-	}
-	return v[len(v)/2]
-}
+func (s *Series) Median() float64 { return stats.Median(s.Values) }
 
 // find returns the series, nil if there is none.
 func (r *Report) find(c, variant, metric string) *Series {
@@ -78,12 +69,20 @@ func (r *Report) Ratios(c, metric, variant, base string) []float64 {
 	return out
 }
 
+// level is that of the intervals.
+const level = 0.95
+
 // WriteText writes one table for each case and metric: the median of every
 // variant, the range of its rounds, and the median of its same-round ratios to
-// the base, with their range.
+// the base, with an interval if the rounds are enough for one, else their range.
 func (r *Report) WriteText(w io.Writer, base string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: medians of %d rounds in one process [lowest, highest]; ratios are within a round, to %s\n", r.Benchmark, r.Rounds, base)
+	fmt.Fprintf(&b, "%s: %s in one process, median [lowest, highest];\n", r.Benchmark, plural(r.Rounds, "round"))
+	if r.Rounds >= stats.MinValues {
+		fmt.Fprintf(&b, "x: median ratio to %s within a round, with its %g%% interval\n", base, 100*level)
+	} else {
+		fmt.Fprintf(&b, "x: median ratio to %s within a round [lowest, highest]; %d rounds would give an interval\n", base, stats.MinValues)
+	}
 	for _, work := range r.Work {
 		fmt.Fprintf(&b, "\n%s: %s\n", work.Case, work.About)
 		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -101,8 +100,8 @@ func (r *Report) WriteText(w io.Writer, base string) error {
 					continue
 				}
 				fmt.Fprintf(tw, "    %s\t%s\t[%s, %s]", v.Variant, number(v.Median()), number(slices.Min(v.Values)), number(slices.Max(v.Values)))
-				if ratios := r.Ratios(v.Case, v.Metric, v.Variant, base); ratios != nil && v.Variant != base && !math.IsNaN(median(ratios)) && !math.IsInf(median(ratios), 0) {
-					fmt.Fprintf(tw, "\tx %s\t[%s, %s]", number(median(ratios)), number(slices.Min(ratios)), number(slices.Max(ratios)))
+				if ratios := r.Ratios(v.Case, v.Metric, v.Variant, base); ratios != nil && v.Variant != base {
+					fmt.Fprint(tw, ratioCells(ratios))
 				}
 				fmt.Fprintln(tw)
 			}
@@ -118,6 +117,27 @@ func (r *Report) WriteText(w io.Writer, base string) error {
 	return err
 }
 
+// ratioCells returns the columns of a ratio, "" if a round gave none.
+func ratioCells(ratios []float64) string {
+	for _, v := range ratios {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return ""
+		}
+	}
+	low, high := slices.Min(ratios), slices.Max(ratios)
+	if iv := stats.Interpolated(ratios, level); iv.Ok() {
+		low, high = iv.Low, iv.High
+	}
+	return fmt.Sprintf("\tx %s\t[%s, %s]", number(stats.Median(ratios)), number(low), number(high))
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
 // number prints three significant digits without an exponent.
 func number(v float64) string {
 	a := math.Abs(v)
@@ -128,8 +148,6 @@ func number(v float64) string {
 		return "0"
 	case a >= 1e6:
 		return fmt.Sprintf("%.4g M", v/1e6)
-	case a >= 1000:
-		return fmt.Sprintf("%.0f", v)
 	case a >= 100:
 		return fmt.Sprintf("%.0f", v)
 	case a >= 10:

@@ -110,7 +110,7 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 	fl.StringSliceVar(&names, "index", nil, "indexes to measure (default: all but reference and noop)")
 	fl.StringSliceVar(&o.Cases, "case", nil, "cases to run (default: all)")
 	fl.StringVar(&base, "base", "", "index that the ratios are to (default: the last)")
-	fl.IntVar(&o.Rounds, "rounds", 5, "measured rounds; one more is discarded")
+	fl.IntVar(&o.Rounds, "rounds", 7, "measured rounds; one more is discarded")
 	fl.IntVar(&o.BlockSize, "block-size", 128, "tokens of a block of the engine")
 	fl.IntVar(&o.GPUBlocks, "gpu-blocks", 16384, "blocks that a rank's cache holds")
 	fl.Uint64Var(&o.Seed, "seed", 42, "seed of every random choice")

@@ -1,0 +1,76 @@
+package micro
+
+import (
+	"os"
+	"testing"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/catalogue"
+	"github.com/kvbench/kvbench/trace"
+)
+
+// BenchmarkIndex runs the cases of Index one index at a time, for benchstat and
+// profiles; only kvbench micro index compares indexes within a round. One
+// iteration is one round. KVBENCH_TRACE names another trace than
+// conversation-small.
+func BenchmarkIndex(b *testing.B) {
+	o := options(b)
+	if path := os.Getenv("KVBENCH_TRACE"); path != "" {
+		t, src, err := trace.Load(b.Context(), path, trace.ReaderOptions{BlockSize: trace.DefaultBlockSize}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		o.Trace, o.TraceName = t, src.Name
+	}
+	for _, c := range indexCases {
+		b.Run(c.name, func(b *testing.B) {
+			_, slots, measure, err := c.build(b.Context(), o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, f := range catalogue.All() {
+				if !f.Null && f.Name != "reference" {
+					b.Run(f.Name, func(b *testing.B) { benchmarkCase(b, f, slots, measure) })
+				}
+			}
+		})
+	}
+}
+
+func benchmarkCase(b *testing.B, f indexer.Factory, slots int, measure func(*subject) ([]metric, error)) {
+	s, err := open(f, slots)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.close()
+	if _, err := measure(s); err != nil { // warm
+		b.Fatal(err)
+	}
+	sums := map[metric]float64{}
+	for b.Loop() {
+		metrics, err := measure(s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, m := range metrics {
+			v := m.value
+			m.value = 0
+			sums[m] += v
+		}
+	}
+	for m, sum := range sums {
+		b.ReportMetric(sum/float64(b.N), benchUnit(m))
+	}
+}
+
+// benchUnit makes a metric's name and unit one word, as the benchmark format
+// wants it.
+func benchUnit(m metric) string {
+	word := []byte(m.name + ":" + m.unit)
+	for i, c := range word {
+		if c == ' ' || c == ',' {
+			word[i] = '-'
+		}
+	}
+	return string(word)
+}
