@@ -1,5 +1,7 @@
 package stats
 
+import "math"
+
 // Comparison is what one set of same-round pairs says.
 type Comparison struct {
 	Pairs   Pairs     `json:"pairs"`
@@ -7,6 +9,9 @@ type Comparison struct {
 	Ratios  []float64 `json:"ratios"`  // by round, of the pairs kept
 	// Median is the median of the ratios, 0 without any.
 	Median float64 `json:"median"`
+	// RatioOfMedians is that of the medians of the same pairs: another figure, which
+	// a reader of the two medians would compute. 0 without any.
+	RatioOfMedians float64 `json:"ratio_of_medians"`
 	// Interpolated is the interval that verdicts use.
 	Interpolated Interval `json:"interpolated"`
 	Bootstrap    Interval `json:"bootstrap"`
@@ -33,6 +38,13 @@ func Compare(p Pairs, level float64) Comparison {
 	}
 	if len(ratios) > 0 {
 		c.Median = Median(ratios)
+		var x, y []float64
+		for _, k := range p.Kept {
+			x, y = append(x, k.X), append(y, k.Y)
+		}
+		if r := Median(x) / Median(y); !math.IsInf(r, 0) {
+			c.RatioOfMedians = r
+		}
 	}
 	if sigma, ok := Noise(ratios); ok {
 		c.Sigma = sigma
