@@ -48,6 +48,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":     exits,
 			"replays":   replays,
+			"sweeps":    sweeps,
 			"interrupt": interrupt,
 			"longline":  longLine,
 			"smalldisk": smallDisk,
@@ -109,6 +110,17 @@ func replays(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("exit code %d", code(err))
 		}
 		ts.Logf("issued late")
+	}
+}
+
+// sweeps runs kvbench sweep, in which a busy machine may make trials invalid:
+// sweeps ARGS...
+func sweeps(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("usage: sweeps ARGS...")
+	}
+	if c := code(ts.Exec("kvbench", append([]string{"sweep"}, args...)...)); c != 0 && c != 3 {
+		ts.Fatalf("exit code %d", c)
 	}
 }
 

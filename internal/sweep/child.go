@@ -62,7 +62,7 @@ func (p *Process) Run(ctx context.Context, args []string) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("start %s: %w", p.Program, err)
 	}
 	err := cmd.Wait()
-	out := Outcome{Exit: cmd.ProcessState.ExitCode(), Stderr: stderr.String()}
+	out := Outcome{Exit: cmd.ProcessState.ExitCode(), Stderr: stderr.kept.String()}
 	out.TimedOut = ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimedOut)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
@@ -73,16 +73,17 @@ func (p *Process) Run(ctx context.Context, args []string) (Outcome, error) {
 
 var errTimedOut = errors.New("took too long")
 
-// tail keeps the end of what is written.
+// tail keeps the end of what is written. The buffer is not embedded: its ReadFrom
+// would take everything.
 type tail struct {
-	bytes.Buffer
+	kept  bytes.Buffer
 	limit int
 }
 
 func (t *tail) Write(b []byte) (int, error) {
-	t.Buffer.Write(b)
-	if over := t.Len() - t.limit; over > 0 {
-		t.Next(over)
+	t.kept.Write(b)
+	if over := t.kept.Len() - t.limit; over > 0 {
+		t.kept.Next(over)
 	}
 	return len(b), nil
 }

@@ -102,8 +102,8 @@ type Found struct {
 // Growth is how a figure grows from one point to the next: the exponent e if it
 // is proportional to value^e in between.
 type Growth struct {
-	From         string   `json:"from"`
-	To           string   `json:"to"`
+	From string `json:"from"`
+	To   string `json:"to"`
 	// null: a figure is missing, or at one of the two the index kept up, where
 	// the window sets the throughput.
 	NSPerBlockOp *float64 `json:"ns_per_block_op"`

@@ -152,7 +152,7 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	if kind, ok := s.axis.kind(); ok && !kind.prepares {
 		args = append(args, "--"+kind.flag+"="+label)
 	}
-	if err := os.Remove(filepath.Join(s.dir, t.Record)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(filepath.Join(s.dir, t.Record)); err != nil {
 		return t, err
 	}
 	began := time.Now()
@@ -162,6 +162,10 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	}
 	t.TookNS, t.Exit = int64(time.Since(began)), out.Exit
 	if ctx.Err() != nil {
+		// What an interrupted child left is no trial.
+		if err := remove(filepath.Join(s.dir, t.Record)); err != nil {
+			return t, err
+		}
 		return t, context.Cause(ctx)
 	}
 	switch {
@@ -277,7 +281,12 @@ func (s *sweeper) discard(value int64) error {
 	if !s.axis.Prepares() && s.axis.Name != Window {
 		return nil
 	}
-	err := os.Remove(filepath.Join(s.dir, workDir, s.axis.Name+"-"+s.axis.label(value)+".corpus"))
+	return remove(filepath.Join(s.dir, workDir, s.axis.Name+"-"+s.axis.label(value)+".corpus"))
+}
+
+// remove removes a file that may not be there.
+func remove(path string) error {
+	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
