@@ -44,8 +44,8 @@ func stratify(p Pairs) (strata, Reason) {
 // effect returns how much larger the numerator's logarithm is for running second,
 // and the two-sided p-value of Student's t for no effect.
 func (s strata) effect() (effect, p float64) {
-	effect = (stat.Mean(s.second, nil) - stat.Mean(s.first, nil))
-	se := s.sd * math.Sqrt(1/float64(len(s.first))+1/float64(len(s.second)))
+	effect = stat.Mean(s.second, nil) - stat.Mean(s.first, nil)
+	se := s.standardError()
 	switch {
 	case effect == 0:
 		return 0, 1
@@ -54,6 +54,11 @@ func (s strata) effect() (effect, p float64) {
 	}
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(s.n - 2)}
 	return effect, 2 * t.Survival(math.Abs(effect)/se)
+}
+
+// standardError returns that of the effect.
+func (s strata) standardError() float64 {
+	return s.sd * math.Sqrt(1/float64(len(s.first))+1/float64(len(s.second)))
 }
 
 // Stratified returns an interval for the ratio with the effect of the order
@@ -74,7 +79,7 @@ func Stratified(p Pairs, level float64) Interval {
 		return iv
 	}
 	mean := (stat.Mean(s.first, nil) + stat.Mean(s.second, nil)) / 2
-	half := studentT(level, float64(s.n-2)) * s.sd / 2 * math.Sqrt(1/float64(len(s.first))+1/float64(len(s.second)))
+	half := studentT(level, float64(s.n-2)) * s.standardError() / 2
 	iv.Estimate, iv.Low, iv.High = math.Exp(mean), math.Exp(mean-half), math.Exp(mean+half)
 	iv.TrueLevel, iv.Basis = level, Normal
 	return iv

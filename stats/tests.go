@@ -5,7 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/combin"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // FisherExact returns the two-sided p-value of Fisher's exact test for a of n and
@@ -180,4 +182,22 @@ func autocorrelation(values []float64, adjacent func(i int) bool) float64 {
 		return 0
 	}
 	return products / squares
+}
+
+// correlationP returns the two-sided p-value of Student's t for no correlation, 1
+// for fewer than three pairs or if a side does not vary.
+func correlationP(x, y []float64) float64 {
+	n := len(x)
+	if n < 3 {
+		return 1
+	}
+	r := stat.Correlation(x, y, nil)
+	switch {
+	case math.IsNaN(r):
+		return 1
+	case math.Abs(r) >= 1:
+		return 0
+	}
+	t := math.Abs(r) * math.Sqrt(float64(n-2)/(1-r*r))
+	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 2)}.Survival(t)
 }

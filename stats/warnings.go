@@ -40,7 +40,6 @@ const (
 	limitPairs        = 9    // fewer have their smallest and largest ratio as ends
 	limitLevel        = 0.01 // of the true level from the one asked for
 	limitP            = 0.05
-	limitSlotOverSD   = 0.5
 	limitAutocorr     = 2.0 // over √n
 	limitNoise        = 1 / 1.5
 	limitDroppedShare = 0.1
@@ -178,13 +177,15 @@ func slotEffect(p Pairs, level float64) (Warning, bool) {
 	if reason != "" {
 		return Warning{}, false
 	}
+	// A limit that a share of the noise would be is passed by chance in every fourth
+	// comparison of twenty rounds; so only what is significant is a warning.
 	effect, pValue := s.effect()
-	limit := limitSlotOverSD * s.sd
+	limit := math.Expm1(studentT(1-limitP, float64(s.n-2)) * s.standardError())
 	text := fmt.Sprintf("running second changes the ratio by %+.2f%% (p = %.2g; noise of a ratio %.2f%%)", 100*math.Expm1(effect), pValue, 100*s.sd)
 	if iv := Stratified(p, level); iv.Ok() {
 		text += fmt.Sprintf("; with that removed it is %.4f, %.4g%% interval %.4f to %.4f", iv.Estimate, 100*level, iv.Low, iv.High)
 	}
-	return Warning{WarnSlotEffect, math.Expm1(effect), limit, text}, pValue < limitP || math.Abs(effect) > limit
+	return Warning{WarnSlotEffect, math.Expm1(effect), limit, text}, pValue < limitP
 }
 
 func neighbours(p Pairs, _ float64) (Warning, bool) {
@@ -237,9 +238,17 @@ func unequalNoise(p Pairs, _ float64) (Warning, bool) {
 	if max(sx, sy) == 0 {
 		return Warning{}, false
 	}
+	// Spreads of the same noise often differ by as much; sums and differences of pairs
+	// are correlated if and only if the variances differ (Pitman 1939, Morgan 1939).
+	sums, differences := make([]float64, len(x)), make([]float64, len(x))
+	for i := range x {
+		sums[i], differences[i] = x[i]+y[i], x[i]-y[i]
+	}
+	pValue := correlationP(sums, differences)
 	figure := min(sx, sy) / max(sx, sy)
 	return Warning{WarnUnequalNoise, figure, limitNoise,
-		fmt.Sprintf("%s varies by %.2f%% between rounds and %s by %.2f%%: Hodges–Lehmann and mean then estimate something else than the median", p.Numerator, 100*sx, p.Denominator, 100*sy)}, figure < limitNoise
+		fmt.Sprintf("%s varies by %.2f%% between rounds and %s by %.2f%% (p = %.2g): Hodges–Lehmann and mean then estimate something else than the median",
+			p.Numerator, 100*sx, p.Denominator, 100*sy, pValue)}, figure < limitNoise && pValue < limitP
 }
 
 func ties(p Pairs, _ float64) (Warning, bool) {
