@@ -8,6 +8,7 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/flat"
 	"github.com/kvbench/kvbench/indexer/noop"
+	"github.com/kvbench/kvbench/indexer/positional"
 	"github.com/kvbench/kvbench/indexer/radix"
 	"github.com/kvbench/kvbench/indexer/reference"
 	"github.com/kvbench/kvbench/internal/nearest"
@@ -15,7 +16,11 @@ import (
 
 // All returns every index, the recommended one first.
 func All() []indexer.Factory {
-	return []indexer.Factory{flat.Factory(), radix.Factory(), reference.Factory(), noop.Factory()}
+	return []indexer.Factory{
+		flat.Factory(),
+		positional.Factory(), positional.BinaryFactory(),
+		radix.Factory(), reference.Factory(), noop.Factory(),
+	}
 }
 
 // Find returns the index of that name. The error lists the names there are.
