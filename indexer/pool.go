@@ -439,6 +439,40 @@ func (p *Pool) Flush(ctx context.Context) error {
 	return p.onThreads(ctx, true, everyThread, func(*eventThread) {})
 }
 
+// Pause runs f while no event thread is in a call of its Writer, as Index.Check,
+// MemoryReporter and ShapeReporter ask for, and after the events that were
+// published before. The threads go on when f has returned; f must not make a call
+// that waits for them. If a thread has ended, f is not run and the error says so:
+// the thread may have left the index in the middle of an event.
+func (p *Pool) Pause(ctx context.Context, f func()) error {
+	// One at a time: two that each hold some threads would wait for ever.
+	if err := p.lock(ctx); err != nil {
+		return fmt.Errorf("pause: %w", err)
+	}
+	defer p.unlock()
+	release := make(chan struct{})
+	defer close(release)
+	stopped := make([]chan struct{}, len(p.threads))
+	for i, th := range p.threads {
+		stopped[i] = make(chan struct{})
+		th.post(true, func(*eventThread) {
+			close(stopped[i])
+			<-release
+		})
+	}
+	for i, th := range p.threads {
+		select {
+		case <-stopped[i]:
+		case <-th.ended:
+			return fmt.Errorf("pause: %w", p.ended(i))
+		case <-ctx.Done():
+			return fmt.Errorf("pause: %w", context.Cause(ctx))
+		}
+	}
+	f()
+	return nil
+}
+
 // TrackResidentBlocks turns the counters on: each event thread first stores the
 // counts of the ranks that it holds. Turning them on again changes nothing.
 func (p *Pool) TrackResidentBlocks(ctx context.Context) error {

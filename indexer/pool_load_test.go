@@ -333,3 +333,63 @@ func otherCalls(p *Pool) map[string]func(ctx context.Context) error {
 		"effects": func(ctx context.Context) error { _, err := p.Effects(ctx); return err },
 	}
 }
+
+// TestPauseUnderLoad reads, without any lock, what only the event threads may
+// write: under the race detector that fails unless all of them stand still.
+func TestPauseUnderLoad(t *testing.T) {
+	underLoad(t, nil, func(t *testing.T, p *Pool, slots []Slot, _ *load) {
+		x := p.cfg.Index.(*fakeIndex)
+		ctx := testContext(t)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for range 5 {
+					pushed := uint64(0)
+					for i := range 3 {
+						applied, _ := p.Progress(i).Load()
+						pushed += applied
+					}
+					inside := 0
+					if err := p.Pause(ctx, func() {
+						for _, slot := range slots {
+							inside += x.slots[slot].blocks
+						}
+					}); err != nil {
+						t.Error(err)
+					}
+					if uint64(inside) < pushed {
+						t.Errorf("%d events in the index, %d were applied before", inside, pushed)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestPauseEnds has a thread that does not come, and one that has ended.
+func TestPauseEnds(t *testing.T) {
+	x := &fakeIndex{block: make(chan struct{}), panicOn: func(*Event) any { return "index is broken" }}
+	p := newTestPool(t, PoolConfig{Index: x, Threads: 2, QueueCapacity: 4})
+	slot := mustRegister(t, p, ranks(1))[0]
+	if err := p.Producer(0).Push(slot, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Producer(0).Publish()
+	x.awaitInside()
+	never := func() { t.Error("f ran though not all threads stood still") }
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := p.Pause(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want a deadline exceeded", err)
+	}
+	close(x.block)
+	if err := p.Pause(testContext(t), never); !errors.Is(err, ErrThreadEnded) {
+		t.Errorf("%v, want ErrThreadEnded", err)
+	}
+	// The other thread goes on.
+	other := mustRegister(t, p, []Rank{{Worker: 5}})[0]
+	if p.ThreadOf(other) != 1 {
+		t.Errorf("thread %d", p.ThreadOf(other))
+	}
+}

@@ -10,7 +10,8 @@ const KindReplay = "replay"
 
 // Record is the result of one replay trial. Times are in ns and rates in 1/s
 // unless a name says otherwise. Readers ignore fields they do not know; a field
-// that is removed is never reused for something else.
+// that is removed is never reused for something else. One that was added later
+// is written always and marked as optional, since older records lack it.
 type Record struct {
 	Schema string `json:"schema"` // name and version of this format: "kvbench.result/v1"
 	Kind   string `json:"kind"`   // what kind of trial it was: "replay"
@@ -24,16 +25,18 @@ type Record struct {
 	Queries QueryLatencies `json:"queries"` // latencies of queries
 	Events  EventLatencies `json:"events"`  // latencies of KV events
 
-	Depths    Depths     `json:"depths"`                           // what waited where
-	Threads   []Thread   `json:"threads"`                          // what each thread of the timed run used
-	Resident  *Resident  `json:"resident_blocks,omitempty"`        // resident blocks after the drain; only if they were tracked
-	Reader    *Reader    `json:"resident_blocks_reader,omitempty"` // what the reader of resident blocks achieved; only if there was one
-	Anomalies Anomalies  `json:"anomalies"`                        // odd events that the index met
-	Validity  Validity   `json:"validity"`                         // whether the trial measured what it set out to
-	Verify    *Verify    `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
-	Machine   MachineUse `json:"machine_use"`                      // what the process and the machine did meanwhile
-	Injected  *Injected  `json:"injected,omitempty"`               // slowdown put in on purpose; only if there was one, and then no figure is that of the index
-	Warnings  []string   `json:"warnings"`                         // what a reader of the figures should know though the trial is valid, in words
+	Depths       Depths        `json:"depths"`                           // what waited where
+	Threads      []Thread      `json:"threads"`                          // what each thread of the timed run used
+	EventThreads []EventThread `json:"event_threads,omitempty"`          // how far each event thread came and how busy it was; older records lack it
+	Index        *IndexState   `json:"index,omitempty"`                  // what the index held after the drain and how; only if the drain ended and no event thread failed
+	Resident     *Resident     `json:"resident_blocks,omitempty"`        // resident blocks after the drain; only if they were tracked
+	Reader       *Reader       `json:"resident_blocks_reader,omitempty"` // what the reader of resident blocks achieved; only if there was one
+	Anomalies    Anomalies     `json:"anomalies"`                        // odd events that the index met
+	Validity     Validity      `json:"validity"`                         // whether the trial measured what it set out to
+	Verify       *Verify       `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
+	Machine      MachineUse    `json:"machine_use"`                      // what the process and the machine did meanwhile
+	Injected     *Injected     `json:"injected,omitempty"`               // slowdown put in on purpose; only if there was one, and then no figure is that of the index
+	Warnings     []string      `json:"warnings"`                         // what a reader of the figures should know though the trial is valid, in words
 }
 
 // Provenance says what made the record.
@@ -72,38 +75,40 @@ type Host struct {
 
 // Config is what was asked for and what it became.
 type Config struct {
-	Index               string  `json:"index"`                 // name of the index
-	Workers             int     `json:"workers"`               // workers of the fleet
-	DPRanks             int     `json:"dp_ranks"`              // data-parallel ranks of each worker
-	Ranks               int     `json:"ranks"`                 // ranks in all
-	BlockSize           int     `json:"block_size"`            // tokens of a KV block
-	TraceBlockSize      int     `json:"trace_block_size"`      // tokens that one hash id of the trace stands for
-	GPUBlocks           int     `json:"gpu_blocks"`            // KV blocks that one rank can hold
-	LengthFactor        int     `json:"length_factor"`         // prompts are this many times as long as in the trace
-	DuplicationFactor   int     `json:"duplication_factor"`    // copies of the trace with blocks of their own
-	SpeedUp             float64 `json:"speed_up"`              // arrivals come this many times as fast before the scaling to the window
-	Rescale             string  `json:"rescale"`               // how timelines were scaled to the window
-	TimeModel           string  `json:"time_model"`            // time model of the mock engines
-	WindowNS            int64   `json:"window_ns"`             // window over which operations are offered, in ns
-	EventThreads        int     `json:"event_threads"`         // threads that apply events
-	QueryThreads        int     `json:"query_threads"`         // threads that answer queries
-	QueryLanes          int     `json:"query_lanes"`           // queues of queries
-	EventIssuers        int     `json:"event_issuers"`         // threads that issue events
-	QueueCapacity       int     `json:"queue_capacity"`        // events that wait at most between one issuer and one event thread
-	IssuerSpinNS        int64   `json:"issuer_spin_ns"`        // an issuer sleeps until so many ns before a deadline, then spins
-	QuiesceNS           int64   `json:"quiesce_ns"`            // quiet time before the start, in ns
-	WarmupLookups       int     `json:"warmup_lookups"`        // lookups before the start
-	TrackResidentBlocks bool    `json:"track_resident_blocks"` // resident blocks were counted
-	CounterLayout       string  `json:"counter_layout"`        // "packed" or "padded" counters; "" without them
-	Pinned              bool    `json:"pinned"`                // every thread on a CPU of its own choosing, confirmed
-	SharedCPUs          bool    `json:"shared_cpus"`           // threads of different roles may share a CPU
-	Idle                string  `json:"idle"`                  // what a thread without work does: "spin" or "yield"
-	QueryIssuerCPU      string  `json:"query_issuer_cpu"`      // CPU list of the query issuer; "" if not pinned
-	IssuerCPUs          string  `json:"issuer_cpus"`           // CPU list of the event issuers; "" if not pinned
-	BackendCPUs         string  `json:"backend_cpus"`          // CPU list of query and event threads; "" if not pinned
-	ReaderCPU           string  `json:"reader_cpu"`            // CPU list of the reader; "" if not pinned or none
-	ReaderRate          float64 `json:"reader_rate"`           // passes/s asked of the reader; 0: without pause, or no reader
-	GOMAXPROCS          int     `json:"gomaxprocs"`            // Go code that may run at the same time, in threads
+	Index               string  `json:"index"`                        // name of the index
+	Workers             int     `json:"workers"`                      // workers of the fleet
+	DPRanks             int     `json:"dp_ranks"`                     // data-parallel ranks of each worker
+	Ranks               int     `json:"ranks"`                        // ranks in all
+	BlockSize           int     `json:"block_size"`                   // tokens of a KV block
+	TraceBlockSize      int     `json:"trace_block_size"`             // tokens that one hash id of the trace stands for
+	GPUBlocks           int     `json:"gpu_blocks"`                   // KV blocks that one rank can hold
+	LengthFactor        int     `json:"length_factor"`                // prompts are this many times as long as in the trace
+	DuplicationFactor   int     `json:"duplication_factor"`           // copies of the trace with blocks of their own
+	SpeedUp             float64 `json:"speed_up"`                     // arrivals come this many times as fast before the scaling to the window
+	Rescale             string  `json:"rescale"`                      // how timelines were scaled to the window
+	TimeModel           string  `json:"time_model"`                   // time model of the mock engines
+	WindowNS            int64   `json:"window_ns"`                    // window over which operations are offered, in ns
+	EventThreads        int     `json:"event_threads"`                // threads that apply events
+	QueryThreads        int     `json:"query_threads"`                // threads that answer queries
+	QueryLanes          int     `json:"query_lanes"`                  // queues of queries
+	EventIssuers        int     `json:"event_issuers"`                // threads that issue events
+	Assign              string  `json:"assign" schema:"optional"`     // how ranks went to event threads: "roundrobin", "hash" or "balanced"; older records lack it and had "roundrobin"
+	HugePages           bool    `json:"huge_pages" schema:"optional"` // the index was asked to put its large tables on huge pages
+	QueueCapacity       int     `json:"queue_capacity"`               // events that wait at most between one issuer and one event thread
+	IssuerSpinNS        int64   `json:"issuer_spin_ns"`               // an issuer sleeps until so many ns before a deadline, then spins
+	QuiesceNS           int64   `json:"quiesce_ns"`                   // quiet time before the start, in ns
+	WarmupLookups       int     `json:"warmup_lookups"`               // lookups before the start
+	TrackResidentBlocks bool    `json:"track_resident_blocks"`        // resident blocks were counted
+	CounterLayout       string  `json:"counter_layout"`               // "packed" or "padded" counters; "" without them
+	Pinned              bool    `json:"pinned"`                       // every thread on a CPU of its own choosing, confirmed
+	SharedCPUs          bool    `json:"shared_cpus"`                  // threads of different roles may share a CPU
+	Idle                string  `json:"idle"`                         // what a thread without work does: "spin" or "yield"
+	QueryIssuerCPU      string  `json:"query_issuer_cpu"`             // CPU list of the query issuer; "" if not pinned
+	IssuerCPUs          string  `json:"issuer_cpus"`                  // CPU list of the event issuers; "" if not pinned
+	BackendCPUs         string  `json:"backend_cpus"`                 // CPU list of query and event threads; "" if not pinned
+	ReaderCPU           string  `json:"reader_cpu"`                   // CPU list of the reader; "" if not pinned or none
+	ReaderRate          float64 `json:"reader_rate"`                  // passes/s asked of the reader; 0: without pause, or no reader
+	GOMAXPROCS          int     `json:"gomaxprocs"`                   // Go code that may run at the same time, in threads
 }
 
 // Totals counts the work that was offered and the work that was done.
@@ -212,14 +217,66 @@ type Thread struct {
 	Operations                 int64  `json:"operations"`                   // operations issued, answered or applied, or passes made; -1: unknown
 }
 
+// EventThread says how far one event thread came. Counts are from the start of
+// its pool, in which nothing came before the window.
+type EventThread struct {
+	Number         int     `json:"number"`           // number of the event thread, from 0
+	Ranks          int     `json:"ranks"`            // ranks that it owns
+	Accepted       int64   `json:"accepted"`         // events that were published to it
+	Applied        int64   `json:"applied"`          // of these, applied or dropped
+	Dropped        int64   `json:"dropped"`          // of these, dropped because their rank had been removed
+	BusyNS         int64   `json:"busy_ns"`          // time from the start to the end of the drain in which it was applying events, waits for its CPU and for locks of the index included, in ns; -1: unknown
+	BusyShare      float64 `json:"busy_share"`       // busy_ns over timing.end_ns; -1: unknown
+	QueueHighWater int64   `json:"queue_high_water"` // most events that it found waiting in one of its queues, of config.queue_capacity
+	BlockedSubmits int64   `json:"blocked_submits"`  // events that met a full queue of it
+	BlockedNS      int64   `json:"blocked_ns"`       // time that issuers waited for room in its queues, in ns
+}
+
+// IndexState is what the index held after the drain and how.
+type IndexState struct {
+	ResidentPairs int64        `json:"resident_pairs"`   // pairs of a rank and a block that it holds: stored less removed and cleared, as the index said of each event
+	Memory        *IndexMemory `json:"memory,omitempty"` // memory of the index; only if the index says
+	Shape         *IndexShape  `json:"shape,omitempty"`  // how it is laid out; only if the index says
+}
+
+// IndexMemory is the memory of the index, without what the collector has not
+// freed yet.
+type IndexMemory struct {
+	Bytes        int64        `json:"bytes"`          // of all parts
+	HugeBytes    int64        `json:"huge_bytes"`     // of these, what the system had put on huge pages
+	BytesPerPair float64      `json:"bytes_per_pair"` // bytes over resident_pairs; 0 if nothing is resident
+	Parts        []MemoryPart `json:"parts"`          // memory by part
+}
+
+// MemoryPart is the memory of one part of the index.
+type MemoryPart struct {
+	Name      string `json:"name"`       // name that the index gives it
+	Bytes     int64  `json:"bytes"`      // memory in bytes
+	HugeBytes int64  `json:"huge_bytes"` // of these, what the system had put on huge pages
+}
+
+// IndexShape is how an index has laid out what it holds.
+type IndexShape struct {
+	Unit       string `json:"unit"`        // what it is made of: node, run or place
+	Units      int64  `json:"units"`       // number of them
+	Blocks     int64  `json:"blocks"`      // distinct places in them, held by a rank or not
+	MaxDepth   int    `json:"max_depth"`   // most units on one way from the root; 0 if the index does not know which unit follows which
+	Holders    int64  `json:"holders"`     // pairs of a unit and a rank that holds a block of it
+	MaxHolders int    `json:"max_holders"` // most such ranks of one unit
+}
+
 // Resident gives the resident blocks after the drain.
 type Resident struct {
-	Ranks  int          `json:"ranks"`   // ranks with a count
-	Sum    int64        `json:"sum"`     // blocks of all ranks
-	Min    int64        `json:"min"`     // smallest count, in blocks
-	Median int64        `json:"median"`  // median count, in blocks, nearest rank
-	Max    int64        `json:"max"`     // largest count, in blocks
-	ByRank []RankBlocks `json:"by_rank"` // count of each rank
+	Ranks  int   `json:"ranks"`  // ranks with a count
+	Sum    int64 `json:"sum"`    // blocks of all ranks
+	Min    int64 `json:"min"`    // smallest count, in blocks
+	Median int64 `json:"median"` // median count, in blocks, nearest rank
+	Max    int64 `json:"max"`    // largest count, in blocks
+	// Places of all ranks that can be reached from the root, over the ranks for
+	// which the index knows that; a block behind one that is gone cannot.
+	ReachableSum   int64        `json:"reachable_sum" schema:"optional"`
+	ReachableRanks int          `json:"reachable_ranks" schema:"optional"` // ranks for which the index knows reachable_sum
+	ByRank         []RankBlocks `json:"by_rank"`                           // count of each rank
 }
 
 // RankBlocks is the count of one rank.

@@ -123,7 +123,11 @@ func (s *summary) what(r *Record) {
 	c := &r.Config
 	s.wrap("trace    ", fmt.Sprintf("%s, seed %d, length x %d, copies x %d", r.Provenance.TraceName, r.Provenance.Seed, c.LengthFactor, c.DuplicationFactor))
 	s.wrap("index    ", fmt.Sprintf("%s, %d ranks (%d workers x %d) of %d blocks of %d tokens", c.Index, c.Ranks, c.Workers, c.DPRanks, c.GPUBlocks, c.BlockSize))
-	s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads))
+	assigned := ""
+	if c.Assign != "" {
+		assigned = " (" + c.Assign + ")"
+	}
+	s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event%s", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads, assigned))
 	switch {
 	case c.Pinned && c.SharedCPUs:
 		s.wrap("CPUs     ", fmt.Sprintf("pinned and SHARED: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
@@ -201,19 +205,79 @@ func (s *summary) state(r *Record) {
 	d := &r.Depths
 	s.wrap("waiting  ", fmt.Sprintf("at the end of issuing %d queries and %d events; at most %d and %d",
 		d.QueriesAtIssueEnd, d.EventsAtIssueEnd, d.MaxQueries, d.MaxEvents))
+	s.eventThreads(r)
 	s.wrap("answers  ", fmt.Sprintf("%.1f ranks matched a query; the mock engines hit %.1f%% of the request blocks",
 		over(r.Totals.MatchedRanks, r.Totals.CompletedQueries), 100*over(r.Totals.EngineHitBlocks, r.Totals.RequestBlocks)))
 	if b := r.Resident; b != nil {
 		s.wrap("resident ", fmt.Sprintf("%s blocks on %d ranks; min %s, median %s, max %s a rank",
 			count(float64(b.Sum)), b.Ranks, count(float64(b.Min)), count(float64(b.Median)), count(float64(b.Max))))
+		if b.ReachableRanks > 0 {
+			s.wrap("         ", fmt.Sprintf("%s reachable on %d ranks", count(float64(b.ReachableSum)), b.ReachableRanks))
+		}
 	}
 	if x := r.Reader; x != nil {
 		s.wrap("reader   ", fmt.Sprintf("%s passes/s, %s reads/s; the last pass saw %s blocks on %d ranks",
 			count(x.PassesPerSec), count(x.ReadsPerSec), count(float64(x.LastSum)), x.LastRanks))
 	}
+	s.index(r)
 	if a := &r.Anomalies; len(a.ByRank) > 0 {
 		s.wrap("odd      ", fmt.Sprintf("%d blocks stored twice, %d unknown removed, %d orphaned, %d conflicting; %d malformed events",
 			a.Duplicate, a.UnknownRemoved, a.Orphaned, a.Conflicting, a.Malformed))
+	}
+}
+
+// shownThreads bounds how many event threads are shown one by one.
+const shownThreads = 8
+
+func (s *summary) eventThreads(r *Record) {
+	n := len(r.EventThreads)
+	if n == 0 {
+		return
+	}
+	shares, depths := make([]float64, n), make([]int64, n)
+	for i, th := range r.EventThreads {
+		shares[i], depths[i] = th.BusyShare, th.QueueHighWater
+	}
+	between := ", "
+	if n > shownThreads {
+		between = " to "
+		shares = []float64{slices.Min(shares), slices.Max(shares)}
+		depths = []int64{slices.Min(depths), slices.Max(depths)}
+	}
+	var busy, queued []string
+	for i, share := range shares {
+		if share < 0 {
+			busy = append(busy, "unknown")
+		} else {
+			busy = append(busy, percent(share, 1))
+		}
+		queued = append(queued, count(float64(depths[i])))
+	}
+	s.wrap("busy     ", fmt.Sprintf("event threads %s of the run; at most %s events in a queue of %s",
+		strings.Join(busy, between), strings.Join(queued, between), count(float64(r.Config.QueueCapacity))))
+}
+
+func (s *summary) index(r *Record) {
+	x := r.Index
+	if x == nil {
+		return
+	}
+	if m := x.Memory; m != nil {
+		text := count(float64(m.Bytes)) + "B"
+		if m.BytesPerPair > 0 {
+			text += fmt.Sprintf(", %s B for each of %s resident blocks", significant(m.BytesPerPair), count(float64(x.ResidentPairs)))
+		}
+		if r.Config.HugePages || m.HugeBytes != 0 {
+			text += fmt.Sprintf("; %sB on huge pages", count(float64(m.HugeBytes)))
+		}
+		s.wrap("memory   ", text)
+	}
+	if h := x.Shape; h != nil {
+		text := fmt.Sprintf("%s %ss of %s distinct blocks, held by at most %s ranks", count(float64(h.Units)), h.Unit, count(float64(h.Blocks)), count(float64(h.MaxHolders)))
+		if h.MaxDepth > 0 {
+			text += fmt.Sprintf("; at most %s deep", count(float64(h.MaxDepth)))
+		}
+		s.wrap("shape    ", text)
 	}
 }
 

@@ -3,7 +3,11 @@
 // can do, which is the ceiling of every other figure.
 package noop
 
-import "github.com/kvbench/kvbench/indexer"
+import (
+	"errors"
+
+	"github.com/kvbench/kvbench/indexer"
+)
 
 // Factory builds the index.
 func Factory() indexer.Factory {
@@ -11,8 +15,15 @@ func Factory() indexer.Factory {
 		Name:    "noop",
 		Summary: "does nothing; shows the ceiling of the harness",
 		Null:    true,
-		New:     func(indexer.Config) (indexer.Index, error) { return index{}, nil },
+		New:     newIndex,
 	}
+}
+
+func newIndex(cfg indexer.Config) (indexer.Index, error) {
+	if cfg.HugePages {
+		return nil, errors.New("noop: huge pages were asked for; this index keeps nothing to put on them")
+	}
+	return index{}, nil
 }
 
 type index struct{}

@@ -24,9 +24,15 @@ type Config struct {
 	// there are query threads.
 	QueryLanes int
 	// QueueCapacity is how many events fit between one issuer and one event
-	// thread; a full queue makes the issuer wait. 0: as many as the corpus has
-	// for the busiest pair, so that issuers never wait.
+	// thread, rounded up to a power of two; a full queue makes the issuer wait,
+	// which the result counts. 0: as many as the corpus has for the busiest
+	// pair, so that issuers never wait.
 	QueueCapacity int
+	// Assign is how ranks go to event threads, where they stay.
+	Assign Assignment
+	// HugePages asks that the index's large tables lie on huge pages. An index
+	// that cannot is an error.
+	HugePages bool
 	// IssuerSpin is how long before a deadline an issuer stops sleeping and
 	// spins; negative: DefaultIssuerSpin, but 0 where CPUs are shared.
 	IssuerSpin time.Duration
@@ -157,7 +163,19 @@ func (c *Config) Check() error {
 	if c.QueryLanes != 0 && c.QueryLanes < t.QueryThreads {
 		return fmt.Errorf("--query-lanes is %d but there are %d query threads; each needs at least one lane", c.QueryLanes, t.QueryThreads)
 	}
-	return nil
+	return c.checkHugePages()
+}
+
+// checkHugePages builds a small index: only the index knows whether it can.
+func (c *Config) checkHugePages() error {
+	if !c.HugePages {
+		return nil
+	}
+	index, err := c.Index.New(indexer.Config{Threads: c.Placement.Threads.EventThreads, Slots: 1, HugePages: true})
+	if err != nil {
+		return fmt.Errorf("--huge-pages: %w; leave the flag out or choose another --index", err)
+	}
+	return index.Close()
 }
 
 func (c *Config) setDefaults() error {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,6 +160,12 @@ func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 	cfg.Phase(PhaseSummarise)
 	rec = t.summarise(raw)
 	rec.Config.GOMAXPROCS = procs
+	if raw.drainErr == nil && t.pool.Err() == nil {
+		if rec.Index, err = t.indexState(ctx, index, raw.effects); err != nil {
+			return nil, fmt.Errorf("state of the index: %w", err)
+		}
+		t.warnOfIndex(rec)
+	}
 	if cfg.Verify && !raw.interrupted && raw.drainErr == nil && t.pool.Err() == nil {
 		cfg.Phase(PhaseVerify)
 		rec.Verify, err = t.verify(ctx, index)
@@ -187,7 +194,7 @@ func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 }
 
 func indexConfig(cfg *Config) indexer.Config {
-	return indexer.Config{Threads: cfg.Placement.Threads.EventThreads, Slots: len(cfg.Corpus.Ranks)}
+	return indexer.Config{Threads: cfg.Placement.Threads.EventThreads, Slots: len(cfg.Corpus.Ranks), HugePages: cfg.HugePages}
 }
 
 // quiesce gives back what the preparation used and lets the machine rest.
@@ -209,9 +216,8 @@ func (t *trial) quiesce(ctx context.Context) error {
 func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 	cfg, c := t.cfg, t.corpus
 	n := cfg.Placement.Threads
-	// Ranks go round robin over the event threads of a fresh pool; checked
-	// against the pool below.
-	t.plan = newPlan(c, n.EventIssuers, cfg.QueryLanes, n.EventThreads, func(slot uint32) int { return int(slot) % n.EventThreads })
+	threadOf := assign(cfg.Assign, c, n.EventThreads)
+	t.plan = newPlan(c, n.EventIssuers, cfg.QueryLanes, n.EventThreads, func(slot uint32) int { return threadOf[slot] })
 	if cfg.QueueCapacity == 0 {
 		cfg.QueueCapacity = max(1, t.plan.maxPair)
 	}
@@ -247,6 +253,10 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		Observer:      t.observer,
 		Layout:        cfg.Layout,
 		Idle:          mode,
+		Assign: func(rank indexer.Rank) int {
+			slot, _ := slices.BinarySearchFunc(c.Ranks, rank, indexer.Rank.Compare)
+			return threadOf[slot]
+		},
 		OnThread: func(i int) (func(), error) {
 			return nil, t.enter(t.thread(roleEvent, i))
 		},
@@ -255,14 +265,15 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		return err
 	}
 	t.pool = pool
+	cfg.QueueCapacity = pool.QueueCapacity()
 	slots, err := pool.Register(ctx, c.Ranks)
 	if err != nil {
 		return fmt.Errorf("register ranks: %w", err)
 	}
 	for i, slot := range slots {
-		if int(slot) != i || pool.ThreadOf(slot) != i%n.EventThreads {
+		if int(slot) != i || pool.ThreadOf(slot) != threadOf[i] {
 			return fmt.Errorf("register ranks: rank %v got slot %d on event thread %d, the plan says slot %d on thread %d",
-				c.Ranks[i], slot, pool.ThreadOf(slot), i, i%n.EventThreads)
+				c.Ranks[i], slot, pool.ThreadOf(slot), i, threadOf[i])
 		}
 	}
 	if cfg.TrackResidentBlocks {

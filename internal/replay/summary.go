@@ -166,6 +166,7 @@ func (t *trial) summarise(raw *raw) *results.Record {
 	t.rates(rec)
 	t.latencies(rec, s)
 	t.depths(rec, s, raw.stats)
+	t.eventThreads(rec, raw.stats)
 	t.usage(rec, raw)
 	t.resident(rec)
 	t.anomalies(rec, raw.effects)
@@ -198,6 +199,8 @@ func (t *trial) config() results.Config {
 		QueryLanes:          t.cfg.QueryLanes,
 		EventIssuers:        p.Threads.EventIssuers,
 		QueueCapacity:       t.cfg.QueueCapacity,
+		Assign:              t.cfg.Assign.String(),
+		HugePages:           t.cfg.HugePages,
 		IssuerSpinNS:        t.spinNS,
 		QuiesceNS:           int64(t.cfg.Quiesce),
 		WarmupLookups:       t.cfg.WarmupLookups,
@@ -357,6 +360,23 @@ func (t *trial) depths(rec *results.Record, s *stamps, stats []indexer.ThreadSta
 	}
 }
 
+func (t *trial) eventThreads(rec *results.Record, stats []indexer.ThreadStats) {
+	for i, st := range stats {
+		th := results.EventThread{
+			Number: i, Ranks: st.Ranks,
+			Accepted: int64(st.Accepted), Applied: int64(st.Applied), Dropped: int64(st.Dropped),
+			BusyNS: -1, BusyShare: -1, QueueHighWater: int64(st.QueueHighWater),
+			BlockedSubmits: int64(st.Blocked), BlockedNS: int64(st.BlockedFor),
+		}
+		// A thread that is still at work is not at the end that the share is of.
+		if !t.unfinished && rec.Timing.EndNS > 0 {
+			th.BusyNS = int64(st.Busy)
+			th.BusyShare = float64(st.Busy) / float64(rec.Timing.EndNS)
+		}
+		rec.EventThreads = append(rec.EventThreads, th)
+	}
+}
+
 // maxDepth is the highest number of operations that were handed over and not
 // finished at one moment.
 func (t *trial) maxDepth(s *stamps, query bool) int64 {
@@ -467,6 +487,8 @@ func (t *trial) resident(rec *results.Record) {
 		d := results.Summarize(counts)
 		r.Min, r.Median, r.Max = slices.Min(counts), d.P50, d.Max
 	}
+	reachable, known := table.SumReachable()
+	r.ReachableSum, r.ReachableRanks = int64(reachable), known
 	rec.Resident = r
 }
 

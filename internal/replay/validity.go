@@ -122,6 +122,19 @@ func (t *trial) warn(rec *results.Record) {
 	}
 }
 
+// warnOfIndex adds what only the state of the index shows.
+func (t *trial) warnOfIndex(rec *results.Record) {
+	if !t.cfg.HugePages {
+		return
+	}
+	switch m := rec.Index.Memory; {
+	case m == nil:
+		rec.Warnings = append(rec.Warnings, "huge pages were asked for; the index does not say what it obtained")
+	case m.HugeBytes == 0:
+		rec.Warnings = append(rec.Warnings, "huge pages were asked for and 0 bytes of the index lie on them: /sys/kernel/mm/transparent_hugepage/enabled must say always or madvise, and the machine must have free memory in pieces of that size")
+	}
+}
+
 // warnOfSiblings says which threads compete for the units of one physical core
 // though each has a CPU of its own.
 func (t *trial) warnOfSiblings(say func(format string, args ...any)) {

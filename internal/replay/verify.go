@@ -70,8 +70,12 @@ func (t *trial) verify(ctx context.Context, index indexer.Index) (*results.Verif
 		}
 		out.Ranks++
 	}
-	if err := index.Check(); err != nil {
-		differ("the index breaks an invariant of its own: %v", err)
+	var checked error
+	if err := t.pool.Pause(ctx, func() { checked = index.Check() }); err != nil {
+		return nil, err
+	}
+	if checked != nil {
+		differ("the index breaks an invariant of its own: %v", checked)
 	}
 
 	got, want := index.Reader(), oracle.Reader()

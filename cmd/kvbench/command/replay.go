@@ -31,6 +31,7 @@ type replayFlags struct {
 	shared      bool
 	counts      replay.ThreadCounts
 	layout      string
+	assign      string
 	out         string
 	overwrite   bool
 	json        bool
@@ -86,7 +87,9 @@ func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	fl.IntVar(&f.counts.QueryThreads, "query-threads", 0, "query threads (default: the rest of --backend-cpus, else up to 2)")
 	fl.IntVar(&f.counts.EventIssuers, "event-issuers", 0, "threads that issue events (default: one for each CPU of --issuer-cpus, else 1)")
 	fl.IntVar(&f.cfg.QueryLanes, "query-lanes", 0, "queues that queries are spread over by rank (default: 128, at most one a rank)")
-	fl.IntVar(&f.cfg.QueueCapacity, "queue-capacity", 0, "events that fit between an issuer and an event thread; a full queue makes the issuer wait (default: room for all)")
+	fl.IntVar(&f.cfg.QueueCapacity, "queue-capacity", 0, "events that fit between an issuer and an event thread, rounded up to a power of two; if it is full the issuer waits, nothing is dropped, and the result counts the waits (default: room for all)")
+	fl.StringVar(&f.assign, "assign", replay.RoundRobin.String(), "which event thread owns a rank: the next one in turn (roundrobin), the one its hash names (hash), the one with the least work in the corpus (balanced)")
+	fl.BoolVar(&f.cfg.HugePages, "huge-pages", false, "put the index's large tables on huge pages; an index that cannot is refused, and the result says what was obtained")
 	fl.StringVar(&f.issuerCPUs, "issuer-cpus", "", "CPUs of the event issuers, one issuer each, such as 0-3,8")
 	fl.IntVar(&f.queryIssuer, "query-issuer-cpu", replay.NoCPU, "CPU of the query issuer")
 	fl.StringVar(&f.backendCPUs, "backend-cpus", "", "CPUs of the query threads and the event threads")
@@ -113,6 +116,7 @@ func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	}
 	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
+	_ = cmd.RegisterFlagCompletionFunc("assign", fixed(replay.Assignments()...))
 	_ = cmd.RegisterFlagCompletionFunc("counter-layout", fixed("packed", "padded"))
 }
 
@@ -176,6 +180,9 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 	}
 	if f.cfg.Layout, err = indexer.ParseCounterLayout(f.layout); err != nil {
 		return fmt.Errorf("--counter-layout: %w", err)
+	}
+	if f.cfg.Assign, err = replay.ParseAssignment(f.assign); err != nil {
+		return fmt.Errorf("--assign: %w", err)
 	}
 	req := replay.CPURequest{QueryIssuer: f.queryIssuer, Reader: f.readerCPU, AllowShared: f.shared}
 	for _, list := range []struct {
