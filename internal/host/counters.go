@@ -57,7 +57,7 @@ func (c Counters) Sub(before Counters) Counters {
 }
 
 // share returns what part of a difference's time n µs are; false if unknown.
-func (c *Counters) share(us int64) (float64, bool) {
+func (c Counters) share(us int64) (float64, bool) {
 	if us == unknown || c.UnixNS <= 0 {
 		return 0, false
 	}
@@ -67,7 +67,7 @@ func (c *Counters) share(us int64) (float64, bool) {
 // CPUPressure returns the part of the time of a difference in which some thread
 // waited for a CPU, from 0 to 1; false if it is unknown. In a cgroup whose
 // pressure is known too, it is the larger of the two.
-func (c *Counters) CPUPressure() (float64, bool) {
+func (c Counters) CPUPressure() (float64, bool) {
 	machine, ok := c.share(c.CPUPressureUS)
 	own, ownOK := c.share(c.CgroupCPUPressureUS)
 	return max(machine, own), ok || ownOK
@@ -75,7 +75,7 @@ func (c *Counters) CPUPressure() (float64, bool) {
 
 // Steal returns the CPUs that the hypervisor took away on average over the time
 // of a difference, 1 for one whole CPU; false if it is unknown.
-func (c *Counters) Steal() (float64, bool) {
+func (c Counters) Steal() (float64, bool) {
 	if c.StealNS == unknown {
 		return 0, false
 	}

@@ -505,7 +505,7 @@ func (j *judgement) aslr() {
 	case "2":
 		j.say("aslr", Fit, "", "on: each process gets a layout of its own, which many rounds average")
 	default:
-		j.say("aslr", Doubtful, "sysctl kernel.randomize_va_space=2: one layout may favour one variant in every round", "%s", a)
+		j.say("aslr", Doubtful, "sysctl kernel.randomize_va_space=2: one layout may favour one variant in every round", "not fully on (%s)", a)
 	}
 }
 

@@ -42,8 +42,8 @@ const threadsPerIssuer = 16
 // physical core: one query issuer, one event issuer for every 16 threads, one
 // reader from 5 threads on, and the rest is the backend. It takes the cores of
 // one NUMA node if one has enough, those that share a cache next to each other,
-// and leaves out the core of CPU 0, where much of the kernel's own work runs, if
-// it can.
+// leaves out the core of CPU 0, where much of the kernel's own work runs, if it
+// can, and prefers CPUs that the kernel keeps free (isolcpus).
 func (r *Report) Suggest(threads int) (Suggestion, error) {
 	s := Suggestion{Threads: threads, Notes: []string{}}
 	if threads < leastCores {
@@ -60,10 +60,8 @@ func (r *Report) Suggest(threads int) (Suggestion, error) {
 			threads, threads, len(cores), l.AllowedCPUs)
 		return s, nil
 	}
-	cores = s.choose(cores, threads)
-	if len(cores) > threads {
-		cores = cores[:threads]
-	}
+	isolated, _ := ParseCPUs(r.Settings.Isolated) // "" is none
+	cores = s.choose(cores, threads, isolated)
 	first := make([]int, len(cores))
 	var idle []int
 	for i, c := range cores {
@@ -124,26 +122,48 @@ func freeCores(l *Layout) []freeCore {
 	return out
 }
 
-// choose returns at least n cores in the order of preference.
-func (s *Suggestion) choose(cores []freeCore, n int) []freeCore {
-	isFirst := func(c freeCore) bool { return c.first == 0 || slices.Contains(c.others, 0) }
-	var byNode [][]freeCore
-	for _, c := range cores {
-		if k := len(byNode); k == 0 || byNode[k-1][0].node != c.node {
-			byNode = append(byNode, nil)
+// choose returns n cores: those that the kernel keeps free if there are enough,
+// else any.
+func (s *Suggestion) choose(cores []freeCore, n int, isolated []int) []freeCore {
+	if len(isolated) > 0 {
+		kept := slices.DeleteFunc(slices.Clone(cores), func(c freeCore) bool { return !slices.Contains(isolated, c.first) })
+		if len(kept) >= n {
+			s.Notes = append(s.Notes, "all are CPUs that the kernel keeps free (isolcpus)")
+			return s.close(kept, n)
 		}
-		byNode[len(byNode)-1] = append(byNode[len(byNode)-1], c)
+		s.Notes = append(s.Notes, "not only CPUs that the kernel keeps free (isolcpus "+FormatCPUs(isolated)+"), of which there are too few")
 	}
-	for _, group := range append(byNode, cores) {
-		if rest := slices.DeleteFunc(slices.Clone(group), isFirst); len(rest) >= n {
-			s.spanned(rest[:n])
-			return rest
+	return s.close(cores, n)
+}
+
+// close returns n cores that are close together. Cores without CPU 0 come first
+// and those of one node, in this order: one node without CPU 0, one node, all
+// without CPU 0, all.
+func (s *Suggestion) close(cores []freeCore, n int) []freeCore {
+	isFirst := func(c freeCore) bool { return c.first == 0 || slices.Contains(c.others, 0) }
+	var nodes [][]freeCore
+	for _, c := range cores {
+		if k := len(nodes); k == 0 || nodes[k-1][0].node != c.node {
+			nodes = append(nodes, nil)
 		}
-		// A node that has enough with its first core is better than two nodes.
-		if len(group) >= n {
-			s.spanned(group[:n])
-			s.Notes = append(s.Notes, "the core of CPU 0 is used, where much of the kernel's own work runs: no other set is as close together")
-			return group
+		nodes[len(nodes)-1] = append(nodes[len(nodes)-1], c)
+	}
+	for _, groups := range [][][]freeCore{nodes, {cores}} {
+		for _, withFirst := range []bool{false, true} {
+			for _, group := range groups {
+				if !withFirst {
+					group = slices.DeleteFunc(slices.Clone(group), isFirst)
+				}
+				if len(group) < n {
+					continue
+				}
+				chosen := group[:n]
+				s.spanned(chosen)
+				if slices.ContainsFunc(chosen, isFirst) {
+					s.Notes = append(s.Notes, "the core of CPU 0 is used, where much of the kernel's own work runs: no other set is as close together")
+				}
+				return chosen
+			}
 		}
 	}
 	return cores // not reached: the caller has checked that there are enough
