@@ -10,6 +10,7 @@ type Reader struct {
 	first  words    // the same as a set
 	stack  words    // the sets of a search
 	scores []uint32 // by slot
+	looks  int      // at the table, since the start of the last query
 }
 
 // seen is a rank as it was before the search.
@@ -32,6 +33,7 @@ func (r *Reader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *
 	if len(query) == 0 {
 		return
 	}
+	r.looks = 0
 	r.places = append(r.places[:0], next(root, query[0]))
 	r.start()
 	if len(r.ranks) == 0 {
@@ -107,6 +109,7 @@ func (r *Reader) jump(query []indexer.LocalHash, depth int) int {
 
 // split divides set by who holds a place. Those who do not go onto the stack.
 func (r *Reader) split(set words, place uint64) (kept, dropped words) {
+	r.looks++
 	base := len(r.stack)
 	s := r.x.shard(place)
 	s.lock()
