@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/kvbench/kvbench/internal/text"
 )
 
 // sampleRecord is a record with every part.
@@ -185,12 +187,12 @@ func FuzzDecode(f *testing.F) {
 		if err == nil {
 			// What decodes can be shown and validated without a panic.
 			_ = Validate(b)
-			var text strings.Builder
-			if err := WriteSummary(&text, r); err != nil {
+			var shown strings.Builder
+			if err := WriteSummary(&shown, r); err != nil {
 				t.Fatal(err)
 			}
-			for line := range strings.SplitSeq(text.String(), "\n") {
-				if n := utf8.RuneCountInString(line); n > summaryWidth || strings.ContainsFunc(line, unicode.IsControl) {
+			for line := range strings.SplitSeq(shown.String(), "\n") {
+				if n := utf8.RuneCountInString(line); n > text.Width || strings.ContainsFunc(line, unicode.IsControl) {
 					t.Fatalf("%d columns: %q", n, line)
 				}
 			}

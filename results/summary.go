@@ -7,12 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
-)
 
-// summaryWidth is the width that no line of a summary exceeds.
-const summaryWidth = 80
+	"github.com/kvbench/kvbench/internal/text"
+)
 
 // WriteSummary writes a record for people: the verdict first, then what ran, how
 // fast, and what to know about it. No line is wider than 80 columns.
@@ -31,51 +28,11 @@ func WriteSummary(w io.Writer, r *Record) error {
 	return err
 }
 
-type summary struct{ b strings.Builder }
+type summary struct{ b text.Builder }
 
-// line ends one line. Names come from outside: what a terminal would obey is
-// replaced.
-func (s *summary) line(format string, args ...any) {
-	text := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.TrimRight(fmt.Sprintf(format, args...), " "))
-	s.b.WriteString(text)
-	s.b.WriteByte('\n')
-}
+func (s *summary) line(format string, args ...any) { s.b.Line(fmt.Sprintf(format, args...)) }
 
-// wrap writes text in lines that fit, indented below the first.
-func (s *summary) wrap(first, text string) {
-	line, indent := []rune(first), []rune(strings.Repeat(" ", utf8.RuneCountInString(first)))
-	if len(indent) > summaryWidth/2 {
-		indent = indent[:2]
-	}
-	start := len(line) // of the text in this line
-	next := func() {
-		s.line("%s", string(line))
-		line, start = slices.Clone(indent), len(indent)
-	}
-	for text := range strings.FieldsSeq(text) {
-		word := []rune(text)
-		if len(line) > start {
-			if len(line)+1+len(word) > summaryWidth {
-				next()
-			} else {
-				line = append(line, ' ')
-			}
-		}
-		// A word wider than a line is cut.
-		for len(line)+len(word) > summaryWidth {
-			room := max(0, summaryWidth-len(line))
-			line, word = append(line, word[:room]...), word[room:]
-			next()
-		}
-		line = append(line, word...)
-	}
-	s.line("%s", string(line))
-}
+func (s *summary) wrap(first, text string) { s.b.Wrap(first, text) }
 
 func (s *summary) verdict(r *Record) {
 	switch {

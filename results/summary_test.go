@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/kvbench/kvbench/internal/text"
 )
 
 func TestSummaryGolden(t *testing.T) {
@@ -36,7 +38,7 @@ func TestSummaryGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > summaryWidth {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > text.Width {
 				t.Errorf("%s: %d columns: %s", name, n, line)
 			}
 		}
@@ -106,7 +108,7 @@ func TestSummaryOfExtremes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(b.String()) {
-				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > summaryWidth {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > text.Width {
 					t.Errorf("%s: %d columns: %s", name, n, line)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -108,7 +109,7 @@ func TestCheckGolden(t *testing.T) {
 			}
 		}
 		for l := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(l, "\n")); n > textWidth {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(l, "\n")); n > text.Width {
 				t.Errorf("%s: %d columns: %s", name, n, l)
 			}
 		}
@@ -117,10 +118,10 @@ func TestCheckGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.NewReplacer(", amd64,", ", arch,", ", arm64,", ", arch,").Replace(b.String())
+		plain := strings.NewReplacer(", amd64,", ", arch,", ", arm64,", ", arch,").Replace(b.String())
 		// Without the fingerprint, which depends on the architecture.
-		text = fingerprintless(text)
-		for ext, got := range map[string]string{".txt": text, ".json": string(j) + "\n"} {
+		plain = fingerprintless(plain)
+		for ext, got := range map[string]string{".txt": plain, ".json": string(j) + "\n"} {
 			path := filepath.Join("testdata", name+ext)
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o666); err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/kvbench/kvbench/internal/text"
 )
 
 func TestParsePressure(t *testing.T) {
@@ -104,7 +106,7 @@ func FuzzFiles(f *testing.F) {
 			t.Error(err)
 		}
 		for l := range bytes.Lines(b.Bytes()) {
-			if len([]rune(string(l))) > textWidth+1 || bytes.ContainsRune(l, 0x1b) {
+			if len([]rune(string(l))) > text.Width+1 || bytes.ContainsRune(l, 0x1b) {
 				t.Errorf("%q", l)
 			}
 		}

@@ -4,27 +4,25 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-)
 
-// textWidth is the width that no line of WriteText exceeds.
-const textWidth = 80
+	"github.com/kvbench/kvbench/internal/text"
+)
 
 // WriteText writes a report for people: the verdict, what stands in the way with
 // its remedy, then everything else.
 func (r *Report) WriteText(w io.Writer) error {
-	var b textBuilder
+	var b text.Builder
 	unfit, doubtful, unknown := r.With(Unfit), r.With(Doubtful), r.With(Unknown)
-	b.wrap("", fmt.Sprintf("%s to measure on: %d checks, %d unfit, %d doubtful, %d unknown",
+	b.Wrap("", fmt.Sprintf("%s to measure on: %d checks, %d unfit, %d doubtful, %d unknown",
 		strings.ToUpper(string(r.Verdict)), len(r.Findings), len(unfit), len(doubtful), len(unknown)))
-	b.wrap("machine   ", fmt.Sprintf("%s, %s, Linux %s, %.1f GiB, fingerprint %s",
+	b.Wrap("machine   ", fmt.Sprintf("%s, %s, Linux %s, %.1f GiB, fingerprint %s",
 		orUnknown(r.Identity.CPUModel), r.Identity.Arch, orUnknown(r.Identity.Kernel), float64(r.Identity.MemoryBytes)/(1<<30), r.Fingerprint))
 	for _, c := range r.Layout.cacheSummary() {
-		b.wrap("cache     ", c)
+		b.Wrap("cache     ", c)
 	}
 	if len(r.Layout.Nodes) > 1 {
 		for _, n := range r.Layout.Nodes {
-			b.wrap("node      ", fmt.Sprintf("%d: CPUs %s, %.1f GiB", n.Node, orNone(n.CPUs), float64(n.MemoryBytes)/(1<<30)))
+			b.Wrap("node      ", fmt.Sprintf("%d: CPUs %s, %.1f GiB", n.Node, orNone(n.CPUs), float64(n.MemoryBytes)/(1<<30)))
 		}
 	}
 	for _, group := range []struct {
@@ -32,12 +30,12 @@ func (r *Report) WriteText(w io.Writer) error {
 		remedy   bool
 	}{{unfit, true}, {doubtful, true}, {unknown, false}, {r.With(Fit), false}} {
 		if len(group.findings) > 0 {
-			b.line("")
+			b.Line("")
 		}
 		for _, f := range group.findings {
-			b.wrap(fmt.Sprintf("%-8s  %-15s  ", f.Verdict, f.Name), f.Detail)
+			b.Wrap(fmt.Sprintf("%-8s  %-15s  ", f.Verdict, f.Name), f.Detail)
 			if group.remedy && f.Remedy != "" {
-				b.wrap(strings.Repeat(" ", 27)+"> ", f.Remedy)
+				b.Wrap(strings.Repeat(" ", 27)+"> ", f.Remedy)
 			}
 		}
 	}
@@ -47,16 +45,16 @@ func (r *Report) WriteText(w io.Writer) error {
 
 // WriteText writes a suggestion for people.
 func (s *Suggestion) WriteText(w io.Writer) error {
-	var b textBuilder
+	var b text.Builder
 	if s.TooSmall != "" {
-		b.wrap("no set of CPUs: ", s.TooSmall)
+		b.Wrap("no set of CPUs: ", s.TooSmall)
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	b.wrap("", fmt.Sprintf("%d threads, each on a core of its own:", s.Threads))
-	b.wrap("    ", s.Flags())
+	b.Wrap("", fmt.Sprintf("%d threads, each on a core of its own:", s.Threads))
+	b.Wrap("    ", s.Flags())
 	for _, n := range s.Notes {
-		b.wrap("note: ", n)
+		b.Wrap("note: ", n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -64,9 +62,9 @@ func (s *Suggestion) WriteText(w io.Writer) error {
 
 // WriteChanges writes what Compare or Happened found, a line or two each.
 func WriteChanges(w io.Writer, changes []Change) error {
-	var b textBuilder
+	var b text.Builder
 	for _, c := range changes {
-		b.wrap(fmt.Sprintf("%-8s  %-15s  ", c.Verdict, c.Name), c.Detail)
+		b.Wrap(fmt.Sprintf("%-8s  %-15s  ", c.Verdict, c.Name), c.Detail)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -104,41 +102,4 @@ func size(bytes int64) string {
 		return fmt.Sprintf("%.4g MiB", float64(bytes)/(1<<20))
 	}
 	return fmt.Sprintf("%.4g KiB", float64(bytes)/(1<<10))
-}
-
-// textBuilder breaks lines. What comes from files is shown as a terminal may
-// safely show it.
-type textBuilder struct{ strings.Builder }
-
-func (b *textBuilder) line(text string) {
-	b.WriteString(strings.TrimRight(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text), " "))
-	b.WriteByte('\n')
-}
-
-// wrap writes text after first, with later lines indented as far.
-func (b *textBuilder) wrap(first, text string) {
-	indent := strings.Repeat(" ", len([]rune(first)))
-	current, empty := []rune(first), true
-	for word := range strings.FieldsSeq(text) {
-		w := []rune(word)
-		if !empty && len(current)+1+len(w) > textWidth {
-			b.line(string(current))
-			current, empty = []rune(indent), true
-		}
-		if !empty {
-			current = append(current, ' ')
-		}
-		for len(current)+len(w) > textWidth { // a word wider than a line is cut
-			room := textWidth - len(current)
-			b.line(string(append(current, w[:room]...)))
-			current, w = []rune(indent), w[room:]
-		}
-		current, empty = append(current, w...), false
-	}
-	b.line(string(current))
 }

@@ -8,17 +8,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/kvbench/kvbench/internal/text"
 )
 
-// textWidth is the width that no line of WriteText exceeds.
-const textWidth = 80
+// page is the text of a result.
+type page struct{ text.Builder }
 
 // WriteText writes the result for people: a table, curves, and what to know.
 func (r *Result) WriteText(w io.Writer) error {
-	b := &textBuilder{}
+	b := &page{}
 	if r.Interrupted {
-		b.wrap("", "INTERRUPTED: some trials are missing")
+		b.Wrap("", "INTERRUPTED: some trials are missing")
 	}
 	axis := r.Plan.axis()
 	switch {
@@ -27,7 +28,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	case r.Knee != nil:
 		b.knee(r.Knee)
 	}
-	b.line("")
+	b.Line("")
 	b.table(axis.Name, r.Points)
 	if axis.Name == Window {
 		b.curves(r.Points)
@@ -35,76 +36,76 @@ func (r *Result) WriteText(w io.Writer) error {
 	if len(r.Growth) > 0 {
 		b.growth(axis.Name, r.Growth)
 	}
-	b.line("")
+	b.Line("")
 	for _, p := range r.Points {
-		for _, text := range p.Invalid {
-			b.wrap("invalid: ", fmt.Sprintf("%s %s, %s", axis.Name, p.Label, text))
+		for _, line := range p.Invalid {
+			b.Wrap("invalid: ", fmt.Sprintf("%s %s, %s", axis.Name, p.Label, line))
 		}
-		for _, text := range p.Failed {
-			b.wrap("failed: ", fmt.Sprintf("%s %s, %s", axis.Name, p.Label, text))
+		for _, line := range p.Failed {
+			b.Wrap("failed: ", fmt.Sprintf("%s %s, %s", axis.Name, p.Label, line))
 		}
 	}
-	for _, text := range r.Warnings {
-		b.wrap("warning: ", text)
+	for _, line := range r.Warnings {
+		b.Wrap("warning: ", line)
 	}
 	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
 }
 
-func (b *textBuilder) found(f *Found) {
+func (b *page) found(f *Found) {
 	if f.WindowNS == 0 {
-		b.wrap("NOT FOUND: ", f.Reason)
+		b.Wrap("NOT FOUND: ", f.Reason)
 		return
 	}
 	below := ""
 	if f.FailsNS > 0 {
 		below = fmt.Sprintf("; %v is not", time.Duration(f.FailsNS))
 	}
-	b.wrap("", fmt.Sprintf("shortest window that is kept up with: %v, %s block-ops/s offered, %d of %d trials%s",
+	b.Wrap("", fmt.Sprintf("shortest window that is kept up with: %v, %s block-ops/s offered, %d of %d trials%s",
 		time.Duration(f.WindowNS), short(f.Offered), f.KeptUp, f.Trials, below))
 	if f.Reason != "" {
-		b.wrap("note: ", f.Reason)
+		b.Wrap("note: ", f.Reason)
 	}
 }
 
-func (b *textBuilder) knee(k *Knee) {
+func (b *page) knee(k *Knee) {
 	switch {
 	case k.LastLabel == "" && k.FirstLabel == "":
-		b.wrap("", "no trial, no knee")
+		b.Wrap("", "no trial, no knee")
 	case k.LastLabel == "":
-		b.wrap("", fmt.Sprintf("knee: below %s block-ops/s, at which (window %s) it does not keep up; give a longer --max", short(k.First), k.FirstLabel))
+		b.Wrap("", fmt.Sprintf("knee: below %s block-ops/s, at which (window %s) it does not keep up; give a longer --max", short(k.First), k.FirstLabel))
 	case k.FirstLabel == "":
-		b.wrap("", fmt.Sprintf("knee: above %s block-ops/s, with which (window %s) it keeps up; give a shorter --min", short(k.Last), k.LastLabel))
+		b.Wrap("", fmt.Sprintf("knee: above %s block-ops/s, with which (window %s) it keeps up; give a shorter --min", short(k.Last), k.LastLabel))
 	default:
-		b.wrap("", fmt.Sprintf("knee: keeps up with %s block-ops/s (window %s), not with %s (window %s)", short(k.Last), k.LastLabel, short(k.First), k.FirstLabel))
+		b.Wrap("", fmt.Sprintf("knee: keeps up with %s block-ops/s (window %s), not with %s (window %s)", short(k.Last), k.LastLabel, short(k.First), k.FirstLabel))
 	}
 	if k.Most > 0 {
-		b.wrap("", fmt.Sprintf("most achieved: %s block-ops/s (window %s)", short(k.Most), k.MostLabel))
+		b.Wrap("", fmt.Sprintf("most achieved: %s block-ops/s (window %s)", short(k.Most), k.MostLabel))
 	}
 }
 
 // labelWidth bounds the first column of the table.
 const labelWidth = 9
 
-func (b *textBuilder) table(axis string, points []Point) {
+func (b *page) table(axis string, points []Point) {
 	title := axis[:min(len(axis), labelWidth)]
 	wide := len(title)
 	for _, p := range points {
 		wide = max(wide, len([]rune(p.column(axis))))
 	}
 	const rates, latencies = "%-*s %7s %8s %5s %5s ", "%-6s %-6s %-6s %-6s %-6s %-6s"
-	b.line(fmt.Sprintf(rates+"%-13s %-13s %-13s", wide, "", "offered", "achieved", "done", "kept", "query service", "query in all", "event in all"))
-	b.line(fmt.Sprintf(rates+latencies, wide, title, "b-ops/s", "b-ops/s", "x win", "up", "p50", "p99", "p50", "p99", "p50", "p99"))
+	b.Line(fmt.Sprintf(rates+"%-13s %-13s %-13s", wide, "", "offered", "achieved", "done", "kept", "query service", "query in all", "event in all"))
+	b.Line(fmt.Sprintf(rates+latencies, wide, title, "b-ops/s", "b-ops/s", "x win", "up", "p50", "p99", "p50", "p99", "p50", "p99"))
 	for _, p := range points {
 		label, kept := p.column(axis), fmt.Sprintf("%d/%d", p.KeptUp, p.Trials)
 		switch {
 		case p.Trials == 0:
-			b.line(fmt.Sprintf("%-*s not run", wide, label))
+			b.Line(fmt.Sprintf("%-*s not run", wide, label))
 		case p.Valid == 0:
-			b.line(fmt.Sprintf(rates+"no valid trial", wide, label, short(p.Offered), "-", "-", kept))
+			b.Line(fmt.Sprintf(rates+"no valid trial", wide, label, short(p.Offered), "-", "-", kept))
 		default:
 			q, t, e := &p.QueryService, &p.QueryTotal, &p.EventTotal
-			b.line(fmt.Sprintf(rates+latencies, wide, label, short(p.Offered), short(p.Achieved),
+			b.Line(fmt.Sprintf(rates+latencies, wide, label, short(p.Offered), short(p.Achieved),
 				strconv.FormatFloat(p.Done, 'f', 2, 64), kept, ns(q.P50), ns(q.P99), ns(t.P50), ns(t.P99), ns(e.P50), ns(e.P99)))
 		}
 	}
@@ -121,10 +122,10 @@ func (p *Point) column(axis string) string {
 	return label
 }
 
-func (b *textBuilder) growth(axis string, growth []Growth) {
-	b.line("")
-	b.wrap("", "growth: the exponent e if the figure goes with "+axis+"^e (0: no growth, 1: in proportion); ns a block-op only where it did not keep up, event CPU a block")
-	b.line(fmt.Sprintf("%-21s %13s %9s %9s %9s %11s", axis, "ns a block-op", "event CPU", "query p50", "query p99", "peak memory"))
+func (b *page) growth(axis string, growth []Growth) {
+	b.Line("")
+	b.Wrap("", "growth: the exponent e if the figure goes with "+axis+"^e (0: no growth, 1: in proportion); ns a block-op only where it did not keep up, event CPU a block")
+	b.Line(fmt.Sprintf("%-21s %13s %9s %9s %9s %11s", axis, "ns a block-op", "event CPU", "query p50", "query p99", "peak memory"))
 	for _, g := range growth {
 		cell := func(v *float64) string {
 			if v == nil {
@@ -132,12 +133,12 @@ func (b *textBuilder) growth(axis string, growth []Growth) {
 			}
 			return strconv.FormatFloat(*v, 'f', 2, 64)
 		}
-		b.line(fmt.Sprintf("%-21s %13s %9s %9s %9s %11s", g.From+" to "+g.To, cell(g.NSPerBlockOp), cell(g.EventCPU), cell(g.QueryP50), cell(g.QueryP99), cell(g.PeakRSS)))
+		b.Line(fmt.Sprintf("%-21s %13s %9s %9s %9s %11s", g.From+" to "+g.To, cell(g.NSPerBlockOp), cell(g.EventCPU), cell(g.QueryP50), cell(g.QueryP99), cell(g.PeakRSS)))
 	}
 }
 
 // curves plots achieved rate and latency against the offered rate.
-func (b *textBuilder) curves(points []Point) {
+func (b *page) curves(points []Point) {
 	var rates, latencies plot
 	for _, p := range points {
 		if p.Valid == 0 {
@@ -165,10 +166,10 @@ func (b *textBuilder) curves(points []Point) {
 		{&rates, "achieved against offered, block-ops/s: o kept up, x did not, . all of it", short},
 		{&latencies, "query latency against offered block-ops/s: s service p50, 5 9 scheduled to finished p50 p99", ns},
 	} {
-		b.line("")
-		b.wrap("", c.caption)
+		b.Line("")
+		b.Wrap("", c.caption)
 		for _, l := range c.plot.render(k, c.format) {
-			b.line(l)
+			b.Line(l)
 		}
 	}
 }
@@ -301,42 +302,6 @@ func digits(v float64) string {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-// textBuilder breaks lines. What comes from elsewhere is shown as a terminal may
-// safely show it.
-type textBuilder struct{ strings.Builder }
-
-func (b *textBuilder) line(text string) {
-	b.WriteString(strings.TrimRight(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text), " "))
-	b.WriteByte('\n')
-}
-
-func (b *textBuilder) wrap(first, text string) {
-	indent := strings.Repeat(" ", len([]rune(first)))
-	current, empty := []rune(first), true
-	for word := range strings.FieldsSeq(text) {
-		w := []rune(word)
-		if !empty && len(current)+1+len(w) > textWidth {
-			b.line(string(current))
-			current, empty = []rune(indent), true
-		}
-		if !empty {
-			current = append(current, ' ')
-		}
-		for len(current)+len(w) > textWidth { // a word wider than a line is cut
-			room := textWidth - len(current)
-			b.line(string(append(current, w[:room]...)))
-			current, w = []rune(indent), w[room:]
-		}
-		current, empty = append(current, w...), false
-	}
-	b.line(string(current))
 }
 
 // WriteCSV writes one row for each trial, invalid ones and those without a record

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -93,9 +94,9 @@ func TestTextGolden(t *testing.T) {
 	}
 }
 
-func narrow(t interface{ Errorf(string, ...any) }, text string) {
-	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > textWidth {
+func narrow(t interface{ Errorf(string, ...any) }, page string) {
+	for line := range strings.Lines(page) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > text.Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -191,7 +192,7 @@ func TestPlotShowsEveryPoint(t *testing.T) {
 		x, y := newScale(p.x, plotWidth), newScale(p.y, plotHeight)
 		lines := p.render(k, short)
 		for _, l := range lines {
-			if utf8.RuneCountInString(l) > textWidth {
+			if utf8.RuneCountInString(l) > text.Width {
 				t.Fatalf("%d columns: %s", utf8.RuneCountInString(l), l)
 			}
 		}
