@@ -1,0 +1,481 @@
+package rounds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kvbench/kvbench/results"
+)
+
+func ignoreTerm() { signal.Ignore(syscall.SIGTERM) }
+
+func TestRun(t *testing.T) {
+	p := fakePlan(t, 7, fake(t, "base", "--value 100"), fake(t, "head", "--value 90 --sleep 1ms"))
+	p.AA = true
+	e := create(t, p)
+	var told []Status
+	if err := e.Run(context.Background(), RunOptions{QuickHost: true, Progress: func(s Status) { told = append(told, s) }}); err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Trials) != 8*3 || !e.Done() || len(told) != 24 || told[23].Left != 1 || told[0].Left != 24 {
+		t.Fatalf("%d trials, done %v, %d times told", len(e.Trials), e.Done(), len(told))
+	}
+	// Whatever a variant's flags, the system builds stacks of one size for a
+	// round, and another for the next.
+	sizes := map[int]bool{}
+	for i, tr := range e.Trials {
+		if !tr.Valid || tr.Exit != "exit status 0" || tr.WallNS <= 0 || tr.Usage.MaxRSSBytes == 0 {
+			t.Fatalf("%+v", tr)
+		}
+		if first := e.Trials[i-i%3]; tr.ArgBytes != first.ArgBytes || tr.Pointers != first.Pointers {
+			t.Errorf("round %d: %s has %d bytes and %d pointers, %s has %d and %d", tr.Round, tr.Variant, tr.ArgBytes, tr.Pointers, first.Variant, first.ArgBytes, first.Pointers)
+		}
+		sizes[tr.ArgBytes] = true
+	}
+	if len(sizes) < 4 {
+		t.Errorf("the padding does not differ from round to round: %v", sizes)
+	}
+	again, err := Open(e.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(steps(again), steps(e)) {
+		t.Error("what is read is not what was written")
+	}
+	a, err := again.Analyse(AnalyseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := a.Comparisons[0]; len(a.Comparisons) != 1 || c.Ratio.String() != "head/base" || c.Metric.Path != "rates.achieved_block_ops_per_sec" || c.Result.Median < 0.899 || c.Result.Median > 0.901 || !c.Result.Interpolated.Ok() {
+		t.Errorf("%+v", a.Comparisons)
+	}
+	if len(a.Floor) != 1 || a.Floor[0].Result.Median != 1 {
+		t.Errorf("%+v", a.Floor)
+	}
+}
+
+// TestBadChildren: whatever a child does becomes a trial with a reason.
+func TestBadChildren(t *testing.T) {
+	for mode, want := range map[string]struct {
+		rule   string
+		failed bool
+	}{
+		"late":      {"issue_span", false},
+		"crash":     {"no_record", true},
+		"hang":      {"timeout", true},
+		"garbage":   {"bad_record", true},
+		"huge":      {"bad_record", true},
+		"talk":      {"no_record", true},
+		"other":     {"other_corpus", true},
+		"nothing":   {"no_record", true},
+		"exit":      {"exit", false},
+		"self-kill": {"no_record", true},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			p := fakePlan(t, 1, fake(t, "bad", "--mode "+mode))
+			if mode == "hang" {
+				p.Rules.TrialTimeout = 300 * time.Millisecond
+			}
+			e := create(t, p)
+			err := run(t, e)
+			var child *ChildError
+			if errors.As(err, &child) != want.failed || err != nil && !want.failed {
+				t.Fatal(err)
+			}
+			first := e.Trials[0]
+			if first.Valid || first.Failed != want.failed || !slices.ContainsFunc(first.Reasons, func(r results.Reason) bool { return r.Rule == want.rule }) {
+				t.Errorf("%+v", first)
+			}
+			if len(first.Output) > 3*tailBytes+100 {
+				t.Errorf("%d bytes of output are kept", len(first.Output))
+			}
+			switch mode {
+			case "crash":
+				if !strings.Contains(err.Error(), "this crash is a test's") || !strings.Contains(first.Exit, "2") {
+					t.Errorf("%v, %s", err, first.Exit)
+				}
+			case "self-kill":
+				if !strings.Contains(first.Exit, "killed") {
+					t.Error(first.Exit)
+				}
+			case "huge":
+				if !strings.Contains(err.Error(), "larger than 64 MiB") {
+					t.Error(err)
+				}
+			}
+			// Read again, it is the same.
+			if again, err := Open(e.Dir); err != nil || !slices.Equal(steps(again), steps(e)) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestStubbornChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the second signal")
+	}
+	t.Parallel()
+	p := fakePlan(t, 1, fake(t, "bad", "--mode stubborn"))
+	p.Rules.TrialTimeout = 100 * time.Millisecond
+	e := create(t, p)
+	var child *ChildError
+	if err := run(t, e); !errors.As(err, &child) || !strings.Contains(e.Trials[0].Exit, "killed") {
+		t.Errorf("%v %+v", err, e.Trials)
+	}
+}
+
+// TestLeftovers: what a child leaves behind does not disturb the next one.
+func TestLeftovers(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "pid")
+	e := create(t, fakePlan(t, 1, fake(t, "messy", "--mode daemon --state "+state)))
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		// Whoever adopts it may take a moment to reap it.
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("process %d still lives", pid)
+}
+
+// TestFailuresInARow: a variant that worked may fail now and then, not for good.
+func TestFailuresInARow(t *testing.T) {
+	dir := t.TempDir()
+	p := fakePlan(t, 8, fake(t, "base", ""), fake(t, "once", "--mode hang-later --state "+dir+"/1"))
+	p.Rules.TrialTimeout = time.Second
+	e := create(t, p)
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	a, err := e.Analyse(AnalyseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := a.Comparisons[0]; len(c.Result.Pairs.Dropped) != 1 || len(c.Result.Pairs.Kept) != 7 || c.Planned != 8 || !strings.Contains(c.Result.Pairs.DroppedText(), "timeout") {
+		t.Errorf("%+v", c.Result.Pairs)
+	}
+	e = create(t, fakePlan(t, 8, fake(t, "base", ""), fake(t, "dies", "--mode crash-later --state "+dir+"/2")))
+	var child *ChildError
+	if err := run(t, e); !errors.As(err, &child) || child.Trials != mostFailures || child.Variant != "dies" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRetryInvalid(t *testing.T) {
+	p := fakePlan(t, 4, fake(t, "base", ""), fake(t, "late", "--mode late-once --state "+filepath.Join(t.TempDir(), "n")))
+	p.Rules.RetryInvalid = 2
+	e := create(t, p)
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	// The third call is that of round 2; it is repeated at the end of the round.
+	if len(e.Trials) != 11 {
+		t.Fatalf("%v", steps(e))
+	}
+	i := slices.IndexFunc(e.Trials, func(t Trial) bool { return t.Attempt == 2 })
+	if x := e.Trials[i]; x.Round != 2 || x.Slot != 2 || x.Variant != "late" || !x.Valid {
+		t.Errorf("%v", steps(e))
+	}
+	a, err := e.Analyse(AnalyseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := a.Variants[1]; v.Trials != 5 || v.Invalid != 1 || v.Retries != 1 || v.Rules["issue_span"] != 1 {
+		t.Errorf("%+v", v)
+	}
+	if c := a.Comparisons[0]; len(c.Result.Pairs.Kept) != 4 || len(c.Result.Pairs.Dropped) != 0 {
+		t.Errorf("%+v", c.Result.Pairs)
+	}
+}
+
+// TestKillAndResume kills the parent again and again, wherever it is, and lets it
+// go on: the trials are those of an experiment that nobody disturbed.
+func TestKillAndResume(t *testing.T) {
+	plan := func() *Plan {
+		return fakePlan(t, 6, fake(t, "a", "--sleep 10ms"), fake(t, "b", "--sleep 10ms --value 90"), fake(t, "c", "--sleep 10ms"))
+	}
+	whole := create(t, plan())
+	if err := run(t, whole); err != nil {
+		t.Fatal(err)
+	}
+	e := create(t, plan())
+	kills := 0
+	for range 200 {
+		cmd := exec.Command(os.Args[0], "fake-parent", e.Dir)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case err := <-ended:
+			if err == nil {
+				goto done
+			}
+			// A child of the one that was killed may take a moment to die.
+			if !strings.Contains(errs.String(), "is in use") {
+				t.Fatalf("%v: %s", err, errs.String())
+			}
+			time.Sleep(20 * time.Millisecond)
+		case <-time.After(time.Duration(30+rand.IntN(300)) * time.Millisecond):
+			_ = cmd.Process.Kill()
+			<-ended
+			kills++
+		}
+	}
+done:
+	got, err := Open(e.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Done() || !slices.Equal(steps(got), steps(whole)) {
+		t.Errorf("killed %d times: %v, want %v", kills, steps(got), steps(whole))
+	}
+	t.Logf("killed %d times in %d sessions", kills, len(got.Sessions))
+	if kills > 0 && len(got.Sessions) < 2 {
+		t.Error("no session was killed")
+	}
+}
+
+// TestChildDiesWithParent: kill -9 of the parent leaves nothing running.
+func TestChildDiesWithParent(t *testing.T) {
+	e := create(t, fakePlan(t, 1, fake(t, "slow", "--sleep 1h")))
+	cmd := exec.Command(os.Args[0], "fake-parent", e.Dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The folder is in use, by the parent and then by nobody.
+	for range 500 {
+		time.Sleep(10 * time.Millisecond)
+		if _, err := os.Stat(filepath.Join(e.Dir, trialFolder)); err == nil {
+			break
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := run(t, e); err == nil || !strings.Contains(err.Error(), "in use by process "+strconv.Itoa(cmd.Process.Pid)) {
+		t.Errorf("a second run: %v", err)
+	}
+	if err := e.Note("x", 1); err == nil {
+		t.Error("a note was taken while another runs")
+	}
+	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "slow", "")), noProgress{}); err == nil {
+		t.Error("a second experiment took the folder")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for range 500 {
+		if lock, err := e.lock(); err == nil {
+			_ = lock.Close()
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the child still holds the lock")
+}
+
+func TestInterrupt(t *testing.T) {
+	e := create(t, fakePlan(t, 3, fake(t, "a", "--sleep 50ms"), fake(t, "b", "--sleep 50ms")))
+	ctx, cancel := context.WithCancelCause(context.Background())
+	n := 0
+	err := e.Run(ctx, RunOptions{QuickHost: true, Progress: func(Status) {
+		if n++; n == 4 {
+			time.AfterFunc(20*time.Millisecond, func() { cancel(errors.New("a signal")) })
+		}
+	}})
+	if !errors.Is(err, ErrInterrupted) || len(e.Trials) != 3 {
+		t.Fatalf("%v after %d trials", err, len(e.Trials))
+	}
+	if s := e.Sessions[0]; s.Ended != ErrInterrupted.Error() || s.HostAtEnd == nil {
+		t.Errorf("%+v", s)
+	}
+	if err := run(t, e); err != nil || !e.Done() || len(e.Trials) != 8 {
+		t.Errorf("%v after %d trials", err, len(e.Trials))
+	}
+}
+
+func TestExtendAndNotes(t *testing.T) {
+	p := fakePlan(t, 2, fake(t, "a", ""), fake(t, "b", ""), fake(t, "c", ""))
+	e := create(t, p)
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Note("gate", map[string]int{"look": 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Extend(2, "no more"); err == nil {
+		t.Error("an extension to what is there")
+	}
+	if err := e.Extend(5, "one more look"); err != nil || e.Done() || e.Rounds() != 5 {
+		t.Fatal(err)
+	}
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(e.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Rounds = 5
+	long := create(t, p)
+	if err := run(t, long); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(steps(again), steps(long)) {
+		t.Errorf("%v, planned at once: %v", steps(again), steps(long))
+	}
+	if notes := again.Notes("gate"); len(notes) != 1 || string(notes[0]) != `{"look":1}` || again.Notes("other") != nil {
+		t.Errorf("%s", notes)
+	}
+	a, err := again.Analyse(AnalyseOptions{Rounds: 3})
+	if err != nil || a.Planned != 3 || a.Done != 3 {
+		t.Errorf("%v %+v", err, a)
+	}
+}
+
+// TestChanged: nothing goes on with other things than it began with.
+func TestChanged(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "driver")
+	write := func(text string) {
+		if err := os.WriteFile(script, []byte("#!/bin/sh\n"+text+"\nexec "+os.Args[0]+" fake-child \"$@\"\n"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	v, err := ParseVariant("a=!" + script + " --corpus {corpus} --out {out}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := create(t, fakePlan(t, 2, v))
+	if err := e.CheckSame(fakePlan(t, 2, v)); err != nil {
+		t.Errorf("the same plan: %v", err)
+	}
+	for name, want := range map[string]string{"rounds": "rounds: was 2, is 3", "seed": "seed: was 7, is 8", "flags": "variants[0].args: was", "order": "order: was balanced, is random", "variants": "variants[1]"} {
+		p := fakePlan(t, 2, v)
+		switch name {
+		case "rounds":
+			p.Rounds = 3
+		case "seed":
+			p.Seed = 8
+		case "flags":
+			p.Variants[0].Args = append(p.Variants[0].Args, "--value", "5")
+		case "order":
+			p.Order = Random
+		case "variants":
+			p.Variants = append(p.Variants, fake(t, "b", ""))
+		}
+		var changed *ChangedError
+		if err := e.CheckSame(p); !errors.As(err, &changed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		v.Args = v.Args[:4]
+	}
+	// Between trials.
+	err = e.Run(context.Background(), RunOptions{QuickHost: true, Progress: func(s Status) {
+		if s.Done == 1 {
+			write("true # changed")
+		}
+	}})
+	var changed *ChangedError
+	if !errors.As(err, &changed) || !strings.Contains(err.Error(), script) || len(e.Trials) != 1 {
+		t.Errorf("%v after %d trials", err, len(e.Trials))
+	}
+	if err := run(t, e); !errors.As(err, &changed) || !strings.Contains(err.Error(), "variants[0].sha256") {
+		t.Errorf("resumed: %v", err)
+	}
+	write("")
+	if err := run(t, e); err != nil || !e.Done() {
+		t.Errorf("restored: %v", err)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	e := create(t, fakePlan(t, 1, fake(t, "a", "")))
+	// Nothing was measured, so it may be begun anew.
+	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(e.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); !errors.Is(err, ErrExists) {
+		t.Errorf("%v", err)
+	}
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "thesis.tex"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Create(context.Background(), other, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(other); err == nil || !strings.Contains(err.Error(), "holds no experiment") {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := Create(context.Background(), filepath.Join(other, "x", "y"), fakePlan(t, 1, fake(t, "b", "")), noProgress{}); err == nil || !strings.Contains(err.Error(), "make it first") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestParentCPU: the parent leaves its children alone, and gets its CPUs back.
+func TestParentCPU(t *testing.T) {
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	if before.Count() < 2 {
+		t.Skip("one CPU only")
+	}
+	cpu := 0
+	for !before.IsSet(cpu) {
+		cpu++
+	}
+	p := fakePlan(t, 1, fake(t, "a", ""))
+	p.Rules.ParentCPU = cpu
+	e := create(t, p)
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	s := e.Sessions[0]
+	if s.ParentCPU != cpu || s.ParentNote != "" || strings.HasPrefix(s.ChildCPUs, strconv.Itoa(cpu)) {
+		t.Errorf("%+v", s)
+	}
+	var after unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &after); err != nil || after != before {
+		t.Errorf("afterwards the mask is %v, before it was %v", after, before)
+	}
+}
