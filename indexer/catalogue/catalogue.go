@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/crtc"
 	"github.com/kvbench/kvbench/indexer/flat"
 	"github.com/kvbench/kvbench/indexer/noop"
 	"github.com/kvbench/kvbench/indexer/positional"
@@ -18,6 +19,7 @@ import (
 func All() []indexer.Factory {
 	return []indexer.Factory{
 		flat.Factory(),
+		crtc.Factory(),
 		positional.Factory(), positional.BinaryFactory(),
 		radix.Factory(), reference.Factory(), noop.Factory(),
 	}
