@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"replays":   replays,
 			"sweeps":    sweeps,
 			"interrupt": interrupt,
+			"killed":    killed,
 			"longline":  longLine,
 			"smalldisk": smallDisk,
 			"onecpu":    oneCPU,
@@ -130,6 +131,24 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: interrupt TEXT ARGS...")
 	}
+	if c := signalled(ts, syscall.SIGINT, args); c != 130 {
+		ts.Fatalf("exit code %d, want 130", c)
+	}
+}
+
+// killed is interrupt with SIGKILL, as when power is lost: killed TEXT ARGS...
+func killed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: killed TEXT ARGS...")
+	}
+	if c := signalled(ts, syscall.SIGKILL, args); c != -1 {
+		ts.Fatalf("exit code %d of a process that was killed", c)
+	}
+}
+
+// signalled runs kvbench, sends it a signal when its log says what is given, and
+// returns its exit code.
+func signalled(ts *testscript.TestScript, signal syscall.Signal, args []string) int {
 	cmd := exec.Command("kvbench", append([]string{"--verbose"}, args[1:]...)...)
 	path, err := exec.LookPath("kvbench")
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
@@ -157,7 +176,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 		if !sent && strings.Contains(log.String(), args[0]) {
 			sent = true
 			time.Sleep(200 * time.Millisecond)
-			ts.Check(cmd.Process.Signal(syscall.SIGINT))
+			ts.Check(cmd.Process.Signal(signal))
 		}
 		if err != nil {
 			break
@@ -165,9 +184,10 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	err = cmd.Wait()
 	ts.Logf("[stdout]\n%s[stderr]\n%s", out.String(), log.String())
-	if !sent || code(err) != 130 {
-		ts.Fatalf("signal sent: %v, exit code %d, want 130", sent, code(err))
+	if !sent {
+		ts.Fatalf("it ended with exit code %d and never said %q", code(err), args[0])
 	}
+	return code(err)
 }
 
 // longLine writes a trace whose second line has that many bytes: longline FILE N
