@@ -1,7 +1,8 @@
 // Package indextest is what every index must pass. It checks the text of
 // indexer.Index rule by rule, compares an index with an oracle over random
 // histories, asks it while event threads write, and holds it to its promises on
-// memory and allocations.
+// memory and allocations. The faults that published indexes are known to have are
+// tests of their own.
 //
 // An index's own test is one line:
 //
@@ -29,6 +30,7 @@ func Run(t *testing.T, oracle, f indexer.Factory) {
 // Semantics checks the answers, counts and effects of a sequence of calls.
 func Semantics(t *testing.T, oracle, f indexer.Factory) {
 	t.Run("Rules", func(t *testing.T) { Rules(t, f) })
+	t.Run("Faults", func(t *testing.T) { Faults(t, f) })
 	t.Run("Random", func(t *testing.T) { testRandom(t, oracle, f) })
 	t.Run("Large", func(t *testing.T) { testLarge(t, f) })
 	t.Run("ManySlots", func(t *testing.T) { testManySlots(t, f) })

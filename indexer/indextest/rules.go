@@ -1,6 +1,8 @@
 package indextest
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"testing"
 
@@ -214,39 +216,48 @@ var rules = []rule{
 	}, []ruleAsk{{locals{7, 7, 7, 7}, holds{0: 2}}, {locals{7, 8}, holds{0: 1}}}},
 }
 
+// check applies the events of a rule to a new index, asks its questions, and asks
+// them again when the slots are gone.
+func (r rule) check(f indexer.Factory) (err error) {
+	s, err := open(f, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	s.attach(0, 0)
+	s.attach(1, 0)
+	for i, e := range r.events {
+		e.event.ID = uint64(i)
+		if got := s.apply(&e.event); got != e.effect {
+			return fmt.Errorf("event %d: the effect is %+v, want %+v", i, got, e.effect)
+		}
+		if got := s.owner[e.event.Slot].Blocks(e.event.Slot); got != e.blocks {
+			return fmt.Errorf("event %d: %d blocks, want %d", i, got, e.blocks)
+		}
+		if err := s.index.Check(); err != nil {
+			return fmt.Errorf("event %d: %w", i, err)
+		}
+	}
+	for _, a := range r.asks {
+		if got, err := s.find(a.query); err != nil || !maps.Equal(got, a.want) {
+			return fmt.Errorf("the answer to %d is %v (%v), want %v", a.query, got, err, a.want)
+		}
+	}
+	s.detach(0)
+	s.detach(1)
+	for _, a := range r.asks {
+		if got, err := s.find(a.query); err != nil || len(got) != 0 {
+			return fmt.Errorf("all slots are detached and the answer to %d is %v (%v)", a.query, got, err)
+		}
+	}
+	return s.index.Check()
+}
+
 // Rules checks every sentence of indexer.Index by an example or two.
 func Rules(t *testing.T, f indexer.Factory) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
-			s := mustOpen(t, f, 1)
-			s.attach(0, 0)
-			s.attach(1, 0)
-			for i, e := range r.events {
-				e.event.ID = uint64(i)
-				if got := s.apply(&e.event); got != e.effect {
-					t.Errorf("event %d: the effect is %+v, want %+v", i, got, e.effect)
-				}
-				if got := s.owner[e.event.Slot].Blocks(e.event.Slot); got != e.blocks {
-					t.Errorf("event %d: %d blocks, want %d", i, got, e.blocks)
-				}
-				if err := s.index.Check(); err != nil {
-					t.Fatalf("event %d: %v", i, err)
-				}
-			}
-			for _, a := range r.asks {
-				got, err := s.find(a.query)
-				if err != nil || !maps.Equal(got, a.want) {
-					t.Errorf("the answer to %d is %v (%v), want %v", a.query, got, err, a.want)
-				}
-			}
-			s.detach(0)
-			s.detach(1)
-			for _, a := range r.asks {
-				if got, err := s.find(a.query); err != nil || len(got) != 0 {
-					t.Errorf("all slots are detached and the answer to %d is %v (%v)", a.query, got, err)
-				}
-			}
-			if err := s.index.Check(); err != nil {
+			if err := r.check(f); err != nil {
 				t.Error(err)
 			}
 		})
