@@ -147,6 +147,18 @@ func (f *folder) acquire() error {
 	return nil
 }
 
+// erase removes what create made, and the folder if nothing else is in it.
+func (f *folder) erase() error {
+	var errs []error
+	for _, name := range []string{planName, journalName, lockName, recordDir, workDir} {
+		errs = append(errs, os.RemoveAll(filepath.Join(f.dir, name)))
+	}
+	if err := os.Remove(f.dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 func (f *folder) close() error {
 	var errs []error
 	for _, file := range []*os.File{f.journal, f.lock} {

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/internal/buildinfo"
+	"github.com/kvbench/kvbench/internal/host"
 )
 
 // SweepV1 is the schema name of Plan and Result.
@@ -28,6 +30,7 @@ type Plan struct {
 	SourceSHA256 string `json:"source_sha256"` // of the file; "" for an embedded trace, which is part of the program
 	Saved        bool   `json:"saved_corpus"`  // Source is a saved corpus
 	BinarySHA256 string `json:"binary_sha256"` // of kvbench
+	Machine      string `json:"machine"`       // fingerprint of the machine
 	// Axis is the points to measure; empty with KeepUp.
 	Axis   Axis    `json:"axis"`
 	Repeat int     `json:"repeat"` // trials of each point
@@ -64,6 +67,11 @@ func (p *Plan) axis() Axis {
 		return Axis{Name: Window}
 	}
 	return p.Axis
+}
+
+func (p *Plan) label(value int64) string {
+	axis := p.axis()
+	return axis.label(value)
 }
 
 // longest is the longest window, for which the work is prepared.
@@ -110,15 +118,21 @@ type Trial struct {
 	Exit    int    `json:"exit"`  // exit code of the child
 	Start   string `json:"start"` // RFC 3339, UTC
 	TookNS  int64  `json:"took_ns"`
+	// Machine is what happened to the machine meanwhile that should not.
+	Machine []host.Change `json:"machine"`
 }
 
 func (t *Trial) key() trialKey { return trialKey{t.Value, t.Run} }
 
 func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
-// Identify fills in what the plan's program and source are made of.
-func (p *Plan) Identify() error {
-	var err error
+// Identify fills in which program, machine and source the plan is for.
+func (p *Plan) Identify(ctx context.Context) error {
+	r, err := host.Check(ctx, host.Options{NoProbe: true, Watch: -1})
+	if err != nil {
+		return err
+	}
+	p.Machine = r.Fingerprint
 	if p.BinarySHA256, err = buildinfo.SHA256(); err != nil {
 		return err
 	}

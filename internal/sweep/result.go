@@ -350,6 +350,11 @@ func (r *Result) warn() {
 	if shared > 0 {
 		say("in %d of %d trials threads shared CPUs; the figures are not comparable with those of a run with a CPU for each thread", shared, len(r.records))
 	}
+	for _, t := range r.Trials {
+		for _, c := range t.Machine {
+			say("during %s %s, run %d, %s: %s", r.Plan.axis().Name, r.Plan.label(t.Value), t.Run, c.Name, c.Detail)
+		}
+	}
 	var mute []string
 	for _, p := range r.Points {
 		if p.Trials > 0 && p.Valid == 0 {

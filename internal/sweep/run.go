@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -23,6 +24,9 @@ type Options struct {
 	// Tell, if set, is told what happens next and what happened, in words,
 	// always between children.
 	Tell func(text string)
+
+	// counters replaces those of the machine in tests.
+	counters func() host.Counters
 }
 
 // Run runs what is left of a sweep and returns its result. If ctx ends, the
@@ -35,6 +39,9 @@ func Run(ctx context.Context, plan Plan, o Options) (res *Result, err error) {
 	}
 	if o.Tell == nil {
 		o.Tell = func(string) {}
+	}
+	if o.counters == nil {
+		o.counters = host.ReadCounters
 	}
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp("", "kvbench-sweep")
@@ -52,7 +59,13 @@ func Run(ctx context.Context, plan Plan, o Options) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() {
+		if err != nil && !o.Resume && len(f.trials) == 0 {
+			// Nothing was measured: the folder is free for another try.
+			err = errors.Join(err, f.erase())
+		}
+		err = errors.Join(err, f.close())
+	}()
 	s := &sweeper{folder: f, o: o, axis: plan.axis()}
 	// The work takes space and can be made again.
 	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(f.dir, workDir))) }()
@@ -91,7 +104,8 @@ func (s *sweeper) points(ctx context.Context) error {
 		if _, done := s.done(k); done {
 			continue
 		}
-		if _, err := s.trial(ctx, k, fmt.Sprintf("[%d/%d]", i+1, len(order))); err != nil {
+		where := fmt.Sprintf("[%d/%d%s]", i+1, len(order), s.timeLeft(order[i:]))
+		if _, err := s.trial(ctx, k, where); err != nil {
 			return err
 		}
 		if left[k.value]--; left[k.value] == 0 {
@@ -101,6 +115,39 @@ func (s *sweeper) points(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// timeLeft guesses how long the trials that are left will take, from those that
+// were: a trial of the same value takes as long, another one longer or shorter by
+// the difference of the windows.
+func (s *sweeper) timeLeft(left []trialKey) string {
+	if len(s.trials) == 0 {
+		return ""
+	}
+	took, overhead := map[int64]int64{}, int64(0)
+	window := func(value int64) int64 {
+		if s.axis.Name == Window {
+			return value
+		}
+		return 0
+	}
+	for _, t := range s.trials {
+		took[t.Value] = t.TookNS
+		overhead += t.TookNS - window(t.Value)
+	}
+	overhead /= int64(len(s.trials))
+	var sum int64
+	for _, k := range left {
+		if _, done := s.done(k); done {
+			continue
+		}
+		if ns, ok := took[k.value]; ok {
+			sum += ns
+		} else {
+			sum += max(0, window(k.value)+overhead)
+		}
+	}
+	return fmt.Sprintf(", %v left", time.Duration(sum).Round(time.Second))
 }
 
 func (s *sweeper) findKeepUp(ctx context.Context) error {
@@ -155,11 +202,12 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	if err := remove(filepath.Join(s.dir, t.Record)); err != nil {
 		return t, err
 	}
-	began := time.Now()
+	began, before := time.Now(), s.o.counters()
 	out, err := s.o.Runner.Run(ctx, args)
 	if err != nil {
 		return t, err
 	}
+	happened := s.o.counters().Sub(before)
 	t.TookNS, t.Exit = int64(time.Since(began)), out.Exit
 	if ctx.Err() != nil {
 		// What an interrupted child left is no trial.
@@ -173,6 +221,13 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 		t.Record, t.Failure = "", "took longer than --trial-timeout and was ended"
 	case out.Exit != 0 && out.Exit != exitInvalid:
 		t.Record, t.Failure = "", fmt.Sprintf("exit code %d: %s", out.Exit, out.lastLine())
+	}
+	if t.Record != "" {
+		r, err := results.Read(filepath.Join(s.dir, t.Record))
+		if err != nil {
+			return t, err
+		}
+		t.Machine = host.Happened(happened, !r.Config.SharedCPUs)
 	}
 	if t.Failure != "" && len(s.trials) == 0 {
 		// What stops the first trial stops most likely all.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -81,6 +82,9 @@ func fakeRecord(window time.Duration, capacity float64) *results.Record {
 	return r
 }
 
+// still is a machine to which nothing happens.
+func still() host.Counters { return host.Counters{UnixNS: time.Now().UnixNano()} }
+
 func windowPlan(t *testing.T, repeat int) Plan {
 	t.Helper()
 	axis, err := Windows(100*time.Millisecond, 1600*time.Millisecond, 5)
@@ -94,7 +98,7 @@ func windowPlan(t *testing.T, repeat int) Plan {
 func TestSweepOfWindows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sweep")
 	k := &fakeKvbench{t: t, capacity: 3e6}
-	r, err := Run(t.Context(), windowPlan(t, 2), Options{Dir: dir, Runner: k})
+	r, err := Run(t.Context(), windowPlan(t, 2), Options{counters: still, Dir: dir, Runner: k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,19 +143,19 @@ func TestSweepOfWindows(t *testing.T) {
 		t.Errorf("%d records kept, %v", len(kept), err)
 	}
 	// The folder is taken, by name and with what to do.
-	if _, err := Run(t.Context(), windowPlan(t, 2), Options{Dir: dir, Runner: k}); err == nil || !strings.Contains(err.Error(), "--resume") {
+	if _, err := Run(t.Context(), windowPlan(t, 2), Options{counters: still, Dir: dir, Runner: k}); err == nil || !strings.Contains(err.Error(), "--resume") {
 		t.Errorf("the same folder again: %v", err)
 	}
 	// Nothing is left to do.
 	calls := len(k.calls)
-	again, err := Run(t.Context(), windowPlan(t, 2), Options{Dir: dir, Resume: true, Runner: k})
+	again, err := Run(t.Context(), windowPlan(t, 2), Options{counters: still, Dir: dir, Resume: true, Runner: k})
 	if err != nil || len(k.calls) != calls || len(again.Trials) != 10 {
 		t.Errorf("resumed after the end: %d more calls, %v", len(k.calls)-calls, err)
 	}
 	// Another plan is refused, and what differs is named.
 	other := windowPlan(t, 2)
 	other.ReplayFlags = []string{"--index=radix"}
-	_, err = Run(t.Context(), other, Options{Dir: dir, Resume: true, Runner: k})
+	_, err = Run(t.Context(), other, Options{counters: still, Dir: dir, Resume: true, Runner: k})
 	if err == nil || !strings.Contains(err.Error(), `replay_flags was ["--index=flat"] and is ["--index=radix"]`) || strings.Contains(err.Error(), "repeat") {
 		t.Errorf("another plan: %v", err)
 	}
@@ -171,7 +175,7 @@ func TestInterruptAndResume(t *testing.T) {
 				}
 				return Outcome{Exit: 130}, call == at
 			}}
-			r, err := Run(ctx, plan, Options{Dir: dir, Runner: k})
+			r, err := Run(ctx, plan, Options{counters: still, Dir: dir, Runner: k})
 			if err != nil {
 				t.Fatalf("interrupted in child %d: %v", at, err)
 			}
@@ -198,7 +202,7 @@ func TestInterruptAndResume(t *testing.T) {
 				}
 			}
 			k2 := &fakeKvbench{t: t, capacity: 3e6}
-			r, err = Run(t.Context(), plan, Options{Dir: dir, Resume: true, Runner: k2})
+			r, err = Run(t.Context(), plan, Options{counters: still, Dir: dir, Resume: true, Runner: k2})
 			if err != nil {
 				t.Fatalf("resumed after child %d: %v", at, err)
 			}
@@ -231,12 +235,12 @@ func TestFindKeepUp(t *testing.T) {
 		}
 		return Outcome{}, false
 	}}
-	r, err := Run(ctx, plan, Options{Dir: dir, Runner: k})
+	r, err := Run(ctx, plan, Options{counters: still, Dir: dir, Runner: k})
 	if err != nil || !r.Interrupted || r.KeepUp.Reason != "the search is not over" {
 		t.Fatalf("interrupted: %+v, %v", r, err)
 	}
 	k = &fakeKvbench{t: t, capacity: 3e6}
-	if r, err = Run(t.Context(), plan, Options{Dir: dir, Resume: true, Runner: k}); err != nil {
+	if r, err = Run(t.Context(), plan, Options{counters: still, Dir: dir, Resume: true, Runner: k}); err != nil {
 		t.Fatal(err)
 	}
 	// A third of a second of work, of which a window of 1/1.1 is kept up with.
@@ -253,7 +257,7 @@ func TestFindKeepUp(t *testing.T) {
 		seen[x.key()] = true
 	}
 	for capacity, want := range map[float64]string{1e3: "even the longest window, 10s", 1e12: "even the shortest window"} {
-		r, err := Run(t.Context(), plan, Options{Runner: &fakeKvbench{t: t, capacity: capacity}})
+		r, err := Run(t.Context(), plan, Options{counters: still, Runner: &fakeKvbench{t: t, capacity: capacity}})
 		if err != nil || !strings.Contains(r.KeepUp.Reason, want) || (capacity == 1e3) != (r.KeepUp.WindowNS == 0) {
 			t.Errorf("capacity %g: %+v, %v; want %q", capacity, r.KeepUp, err, want)
 		}
@@ -263,7 +267,7 @@ func TestFindKeepUp(t *testing.T) {
 func TestSweepOverWork(t *testing.T) {
 	plan := Plan{Schema: SweepV1, Source: "trace.jsonl", Repeat: 1, Axis: Axis{"workers", []int64{2, 16}}, WindowNS: 2e9, PrepareFlags: []string{}, ReplayFlags: []string{}}
 	k := &fakeKvbench{t: t, capacity: 3e6}
-	if _, err := Run(t.Context(), plan, Options{Runner: k}); err != nil {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Runner: k}); err != nil {
 		t.Fatal(err)
 	}
 	if len(k.calls) != 4 || !strings.Contains(k.calls[0], "--duration=2s --workers=2") || !strings.Contains(k.calls[2], "--workers=16") || strings.Contains(k.calls[3], "--workers") {
@@ -272,7 +276,7 @@ func TestSweepOverWork(t *testing.T) {
 	// Threads share the work.
 	plan.Axis = Axis{"event-threads", []int64{1, 2}}
 	k = &fakeKvbench{t: t, capacity: 3e6}
-	if _, err := Run(t.Context(), plan, Options{Runner: k}); err != nil {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Runner: k}); err != nil {
 		t.Fatal(err)
 	}
 	if len(k.calls) != 3 || !strings.HasPrefix(k.calls[0], "corpus write") || !strings.Contains(k.calls[1], "--event-workers=1") || !strings.Contains(k.calls[2], "--event-workers=2") {
@@ -285,14 +289,14 @@ func TestSweepOverWork(t *testing.T) {
 	}
 	plan.Source, plan.Saved, plan.WindowNS = saved, true, 0
 	k = &fakeKvbench{t: t, capacity: 3e6}
-	if _, err := Run(t.Context(), plan, Options{Runner: k}); err != nil || len(k.calls) != 2 {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Runner: k}); err != nil || len(k.calls) != 2 {
 		t.Errorf("%q, %v", k.calls, err)
 	}
 	if _, err := os.Stat(saved); err != nil {
 		t.Errorf("the user's corpus: %v", err)
 	}
 	plan.Axis = Axis{"workers", []int64{1, 2}}
-	if _, err := Run(t.Context(), plan, Options{Runner: k}); err == nil || !strings.Contains(err.Error(), "needs a trace") {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Runner: k}); err == nil || !strings.Contains(err.Error(), "needs a trace") {
 		t.Errorf("workers of a saved corpus: %v", err)
 	}
 }
@@ -305,7 +309,7 @@ func TestFailuresAreKeptAndNamed(t *testing.T) {
 	}
 	over := Plan{Schema: SweepV1, Source: "trace.jsonl", Repeat: 1, Axis: Axis{"workers", []int64{2, 16, 99}}, WindowNS: 2e9, PrepareFlags: []string{}, ReplayFlags: []string{}}
 	// One point asks for too much.
-	r, err := Run(t.Context(), over, Options{Runner: fails("--workers=16", Outcome{Exit: 2, Stderr: "kvbench: no memory\n"})})
+	r, err := Run(t.Context(), over, Options{counters: still, Runner: fails("--workers=16", Outcome{Exit: 2, Stderr: "kvbench: no memory\n"})})
 	if err != nil || len(r.Trials) != 3 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -314,7 +318,7 @@ func TestFailuresAreKeptAndNamed(t *testing.T) {
 	}
 	// A child crashed, another took too long.
 	for want, out := range map[string]Outcome{"exit code -1: panic: x": {Exit: -1, Stderr: "panic: x"}, "took longer than --trial-timeout": {Exit: -1, TimedOut: true}} {
-		r, err = Run(t.Context(), windowPlan(t, 1), Options{Runner: fails("window-400ms.corpus --quiet", out)})
+		r, err = Run(t.Context(), windowPlan(t, 1), Options{counters: still, Runner: fails("window-400ms.corpus --quiet", out)})
 		if err != nil || len(r.Trials) != 5 || len(r.Failures()) != 1 || !strings.Contains(r.Failures()[0], want) {
 			t.Errorf("%+v: %+v, %v", out, r, err)
 		}
@@ -323,11 +327,63 @@ func TestFailuresAreKeptAndNamed(t *testing.T) {
 		}
 	}
 	// What stops the first trial stops the sweep.
-	if r, err = Run(t.Context(), windowPlan(t, 1), Options{Runner: fails("replay", Outcome{Exit: 2, Stderr: "kvbench: --index: none"})}); err == nil || !strings.Contains(err.Error(), "the first trial failed, window 100ms: exit code 2: --index: none") {
+	if r, err = Run(t.Context(), windowPlan(t, 1), Options{counters: still, Runner: fails("replay", Outcome{Exit: 2, Stderr: "kvbench: --index: none"})}); err == nil || !strings.Contains(err.Error(), "the first trial failed, window 100ms: exit code 2: --index: none") {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err = Run(t.Context(), over, Options{Runner: fails("corpus", Outcome{Exit: 2, Stderr: "kvbench: no trace"})}); err == nil || !strings.Contains(err.Error(), "no trace") {
+	// Nothing was measured, so the folder is free for another try.
+	dir := filepath.Join(t.TempDir(), "sweep")
+	if r, err = Run(t.Context(), over, Options{counters: still, Dir: dir, Runner: fails("replay", Outcome{Exit: 2})}); err == nil {
+		t.Errorf("%+v", r)
+	}
+	if r, err = Run(t.Context(), windowPlan(t, 1), Options{counters: still, Dir: dir, Runner: &fakeKvbench{t: t, capacity: 3e6}}); err != nil {
+		t.Errorf("the same folder: %+v, %v", r, err)
+	}
+	if r, err = Run(t.Context(), over, Options{counters: still, Runner: fails("corpus", Outcome{Exit: 2, Stderr: "kvbench: no trace"})}); err == nil || !strings.Contains(err.Error(), "no trace") {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestWhatHappensToTheMachine lets the hypervisor take a CPU during the second
+// trial.
+func TestWhatHappensToTheMachine(t *testing.T) {
+	at, reads := int64(0), 0
+	counters := func() host.Counters {
+		reads++
+		at += 1e9
+		c := host.Counters{UnixNS: at, BootID: "b"}
+		if reads >= 4 {
+			c.StealNS = 1e9
+		}
+		return c
+	}
+	r, err := Run(t.Context(), windowPlan(t, 1), Options{counters: counters, Runner: &fakeKvbench{t: t, capacity: 3e6}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range r.Trials {
+		if got := len(x.Machine) == 1 && x.Machine[0].Name == "steal"; got != (i == 1) {
+			t.Errorf("trial %d: %+v", i, x.Machine)
+		}
+	}
+	if want := "during window 200ms, run 1, steal: the hypervisor took 100.00% of a CPU (limit 0.5%)"; !slices.Contains(r.Warnings, want) {
+		t.Errorf("%q, want %q", r.Warnings, want)
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	s := &sweeper{folder: &folder{}, axis: Axis{Name: Window}}
+	left := []trialKey{{1e9, 2}, {4e9, 1}, {4e9, 2}}
+	if got := s.timeLeft(left); got != "" {
+		t.Errorf("known before the first trial: %q", got)
+	}
+	// A trial took 2 s more than its window: 3 + 6 + 6 are left.
+	s.trials = []Trial{{Value: 1e9, Run: 1, TookNS: 3e9}}
+	if got := s.timeLeft(left); got != ", 15s left" {
+		t.Errorf("%q", got)
+	}
+	s.trials = append(s.trials, Trial{Value: 1e9, Run: 2, TookNS: 3e9})
+	if got := s.timeLeft(left); got != ", 12s left" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -337,24 +393,24 @@ func TestTwoProcessesCannotShareAFolder(t *testing.T) {
 	k := &fakeKvbench{t: t, capacity: 3e6}
 	k.before = func(call int, _ []string) (Outcome, bool) {
 		if call == 4 {
-			_, err := Run(t.Context(), plan, Options{Dir: dir, Resume: true, Runner: &fakeKvbench{t: t}})
+			_, err := Run(t.Context(), plan, Options{counters: still, Dir: dir, Resume: true, Runner: &fakeKvbench{t: t}})
 			if err == nil || !strings.Contains(err.Error(), "another kvbench") {
 				t.Errorf("a second process: %v", err)
 			}
 		}
 		return Outcome{}, false
 	}
-	if _, err := Run(t.Context(), plan, Options{Dir: dir, Runner: k}); err != nil {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Dir: dir, Runner: k}); err != nil {
 		t.Fatal(err)
 	}
 	other := t.TempDir()
 	if err := os.WriteFile(filepath.Join(other, "mine"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), plan, Options{Dir: other, Runner: k}); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Dir: other, Runner: k}); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("someone else's folder: %v", err)
 	}
-	if _, err := Run(t.Context(), plan, Options{Dir: other, Resume: true, Runner: k}); err == nil || !strings.Contains(err.Error(), "no sweep to resume") {
+	if _, err := Run(t.Context(), plan, Options{counters: still, Dir: other, Resume: true, Runner: k}); err == nil || !strings.Contains(err.Error(), "no sweep to resume") {
 		t.Errorf("nothing to resume: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -64,7 +65,7 @@ interrupted, and the result of what was done is printed.`,
 		Args:              exactArgs("TRACE, CORPUS or NAME"),
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			plan, err := f.plan(a, cmd.Flags(), args[0], &replay, &prep)
+			plan, err := f.plan(cmd.Context(), a, cmd.Flags(), args[0], &replay, &prep)
 			if err != nil {
 				return err
 			}
@@ -129,7 +130,7 @@ interrupted, and the result of what was done is printed.`,
 }
 
 // plan turns flags into a plan.
-func (f *sweepFlags) plan(a *app, fl *pflag.FlagSet, source string, replay *replayFlags, prep *prepareFlags) (sweep.Plan, error) {
+func (f *sweepFlags) plan(ctx context.Context, a *app, fl *pflag.FlagSet, source string, replay *replayFlags, prep *prepareFlags) (sweep.Plan, error) {
 	p := sweep.Plan{Schema: sweep.SweepV1, Source: source, Repeat: f.repeat, PrepareFlags: []string{}, ReplayFlags: []string{}}
 	switch {
 	case f.resume && f.dir == "":
@@ -188,7 +189,7 @@ func (f *sweepFlags) plan(a *app, fl *pflag.FlagSet, source string, replay *repl
 			p.ReplayFlags = append(p.ReplayFlags, text)
 		}
 	})
-	return p, p.Identify()
+	return p, p.Identify(ctx)
 }
 
 // sweepVerdict turns what was found into an exit code.
