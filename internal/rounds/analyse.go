@@ -87,6 +87,9 @@ type Comparison struct {
 	// Resolves is the smallest effect, 0.011 for 1.1%, that so many pairs with
 	// such noise find with probability Power; 0 if that is not known.
 	Resolves float64 `json:"resolves"`
+	// LeftOut names the rounds left out by the rules that were broken, and gives
+	// an example of each; "" if none was.
+	LeftOut string `json:"left_out,omitempty"`
 	// Refused says why the metric is no result under this load; "" if it may be
 	// one.
 	Refused string `json:"refused,omitempty"`
@@ -336,8 +339,54 @@ func (s *sample) compare(m Metric, r Ratio, level float64) (Comparison, error) {
 	if n := len(pairs.Kept); c.Result.Sigma > 0 && n >= stats.MinValues {
 		c.Resolves = stats.Resolvable(c.Result.Sigma, n, level, Power, stats.MedianEfficiency)
 	}
+	c.LeftOut = s.leftOut(pairs)
 	c.Refused, c.Caution = s.underLoad(m, r)
 	return c, nil
+}
+
+// ranges writes ascending numbers as in 1-5,7.
+func ranges(numbers []int) string { return host.FormatCPUs(numbers) }
+
+// leftOut groups the rounds without a pair by what was wrong, because a reason
+// that hits one round often hits many.
+func (s *sample) leftOut(p stats.Pairs) string {
+	var kinds []string
+	rounds := map[string][]int{}
+	examples := map[string]string{}
+	for _, d := range p.Dropped {
+		var parts []string
+		for _, side := range []struct{ name, reason string }{{p.Numerator, d.XReason}, {p.Denominator, d.YReason}} {
+			if side.reason == "" {
+				continue
+			}
+			rule := side.reason // of a valid trial: the metric is missing or gives no ratio
+			if t := s.last[side.name][d.Round]; t != nil && !t.Valid {
+				rule = t.Reasons[0].Rule
+				if examples[rule] == "" {
+					examples[rule] = fmt.Sprintf("%s, round %d: %s", side.name, d.Round, t.Reasons[0].Detail)
+				}
+			}
+			parts = append(parts, side.name+" "+rule)
+		}
+		kind := strings.Join(parts, ", ")
+		if rounds[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		rounds[kind] = append(rounds[kind], d.Round)
+	}
+	var out []string
+	for _, kind := range kinds {
+		noun := "rounds "
+		if len(rounds[kind]) == 1 {
+			noun = "round "
+		}
+		out = append(out, noun+ranges(rounds[kind])+" ("+kind+")")
+	}
+	text := strings.Join(out, ", ")
+	for _, rule := range slices.Sorted(maps.Keys(examples)) {
+		text += "; " + rule + ", for example " + examples[rule]
+	}
+	return text
 }
 
 // median of all valid trials of a variant; 0 without any.
@@ -432,6 +481,23 @@ func machineText(h host.Identity) string {
 // if its threads have CPUs of their own.
 const pressureDoubtful = 0.01
 
+// RatioSoFar is a one-line reading of the first metric, for progress.
+func (a *Analysis) RatioSoFar() string {
+	var parts []string
+	for _, c := range a.Comparisons {
+		n := len(c.Result.Pairs.Kept)
+		if c.Metric != a.Comparisons[0].Metric || n == 0 || c.Refused != "" {
+			continue
+		}
+		text := c.Ratio.String() + " " + ratioText(c.Result.Median)
+		if iv := c.Result.Interpolated; iv.Ok() {
+			text += " [" + intervalText(iv, false) + "]"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
 // warnings are about the experiment as a whole; those about single comparisons are
 // in their results.
 func (s *sample) warnings(a *Analysis) []Warning {
@@ -446,13 +512,17 @@ func (s *sample) warnings(a *Analysis) []Warning {
 	if block := m.Order.Block(len(m.Variants)); a.Planned%block != 0 {
 		add("unbalanced-plan", "the order of %d variants is balanced over %d rounds, and %d is no multiple of that: plan %d", len(m.Variants), block, a.Planned, (a.Planned/block+1)*block)
 	}
+	var shared []string
 	for _, v := range a.Variants {
 		if v.Invalid > 0 {
 			add("invalid-trials", "%s: %d of %d trials invalid (%s), %d retried", v.Name, v.Invalid, v.Trials, countText(v.Rules), v.Retries)
 		}
-		if text := s.shared(v.Name); text == "shared CPUs" {
-			add("shared-cpus", "%s: threads of a trial shared CPUs; figures are not comparable with those of pinned runs", v.Name)
+		if s.shared(v.Name) == "shared CPUs" {
+			shared = append(shared, v.Name)
 		}
+	}
+	if len(shared) > 0 {
+		add("shared-cpus", "threads of a trial shared CPUs (%s); figures are not comparable with those of pinned runs", strings.Join(shared, ", "))
 	}
 	for _, x := range e.Extensions {
 		add("extended", "the plan was extended to %d rounds (%s): intervals hold their level only if that did not depend on what was seen", x.Rounds, x.Why)

@@ -319,7 +319,7 @@ func (e *Experiment) makeFolder() error {
 		return err
 	}
 	for _, x := range entries {
-		if !slices.Contains([]string{manifestName, journalName, lockName, corpusName, trialFolder}, x.Name()) && !strings.HasPrefix(x.Name(), ".") {
+		if !slices.Contains([]string{manifestName, journalName, lockName, corpusName, trialFolder, pilotFolder}, x.Name()) && !strings.HasPrefix(x.Name(), ".") {
 			return fmt.Errorf("%s is not empty and %s in it is no part of an experiment; name a folder of its own", e.Dir, x.Name())
 		}
 	}
@@ -338,7 +338,8 @@ func (e *Experiment) mayBegin() error {
 	if done, left := old.Counts(); old.measured() {
 		return fmt.Errorf("%s: %w, with %d trials done and %d to do", e.Dir, ErrExists, done, left)
 	}
-	return os.Remove(e.path(manifestName))
+	// A pilot is of the experiment that is replaced.
+	return errors.Join(os.RemoveAll(e.path(pilotFolder)), os.Remove(e.path(manifestName)))
 }
 
 // lock takes the folder, so that two processes cannot run one experiment. The lock

@@ -68,6 +68,7 @@ type table struct {
 
 func (a *Analysis) page(f Format) string {
 	var b strings.Builder
+	said := map[string]bool{} // what holds for several metrics is said once
 	for _, m := range a.metrics() {
 		t := a.table(m)
 		if f == Markdown {
@@ -76,7 +77,10 @@ func (a *Analysis) page(f Format) string {
 			t.text(&b)
 		}
 		for _, line := range a.below(m) {
-			item(&b, f, line)
+			if !said[line] {
+				item(&b, f, line)
+			}
+			said[line] = said[line] || strings.HasPrefix(line, "warning: ")
 		}
 		b.WriteByte('\n')
 	}
@@ -204,8 +208,8 @@ func (a *Analysis) below(m Metric) []string {
 		if c.Caution != "" {
 			out = append(out, "warning: "+name+": "+c.Caution)
 		}
-		if text := c.Result.Pairs.DroppedText(); text != "" {
-			out = append(out, name+": left out: "+text)
+		if c.LeftOut != "" {
+			out = append(out, name+": left out: "+c.LeftOut)
 			if w := c.Result.WorstCase; w.Ok() {
 				out = append(out, fmt.Sprintf("%s: whatever these would have shown: %s", name, intervalText(w, false)))
 			} else if len(c.Result.Pairs.Kept) > 0 {

@@ -134,7 +134,7 @@ Exit codes: 0 done; 2 error; 3 it ran but is not valid; 130 interrupted.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
-	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.micro(), a.version())
+	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.rounds(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.micro(), a.version())
 	return cmd
 }
 
