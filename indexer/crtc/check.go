@@ -99,7 +99,7 @@ func (c *checker) below(n *node) error {
 		if err != nil {
 			return
 		}
-		if n.kids.get(k.local) != k.node {
+		if k.node == nil || n.kids.get(k.local) != k.node {
 			err = fmt.Errorf("node %d: the child %x cannot be found", n.number, k.local)
 			return
 		}

@@ -332,7 +332,7 @@ func (w *Writer) addChild(n *node, locals []indexer.LocalHash) (*node, int) {
 	// the end of a prompt adds more later.
 	room := m + m/8
 	if !n.isRoot() && n.kids.n == 0 && m < 8 {
-		room = m + min(32, max(4, len(n.edge)/2))
+		room = m + min(32, max(4, len(n.edge)))
 	}
 	c := w.nodes.alloc()
 	c.lock()
