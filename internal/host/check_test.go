@@ -140,6 +140,32 @@ func TestCheckGolden(t *testing.T) {
 	}
 }
 
+// TestChecksAreDocumented compares the table in INDEXER_BENCH.md with the findings.
+func TestChecksAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../INDEXER_BENCH.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(doc), "## Is the machine fit?")
+	table, _, _ = strings.Cut(table, "\n## ")
+	if !found {
+		t.Fatal("there is no table of the checks")
+	}
+	var documented, made []string
+	for l := range strings.Lines(table) {
+		if name, ok := strings.CutPrefix(l, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			documented = append(documented, name)
+		}
+	}
+	for _, f := range check(t, machine(t, "vm"), nil).Findings {
+		made = append(made, f.Name)
+	}
+	if d := cmp.Diff(made, documented); d != "" {
+		t.Errorf("made, documented: %s", d)
+	}
+}
+
 // fingerprintless replaces 16 hexadecimal digits.
 func fingerprintless(text string) string {
 	words := strings.SplitAfter(text, "fingerprint")
