@@ -16,8 +16,9 @@ const MaxOps = math.MaxUint32
 // Write refuses to write and Open refuses to read a corpus that is not. Apart
 // from the rules of the format it demands that
 //
-//   - the manifest has the schema SchemaV1, a positive window and a finite
-//     speed-up;
+//   - the manifest has the schema SchemaV1, or SchemaV2 if and only if its
+//     options and totals are those of an approximate corpus, a positive window
+//     and a finite speed-up;
 //   - ranks are in strictly ascending order and at most indexer.MaxRanks;
 //   - ops are sorted by (deadline, queries before events, slot), with deadlines
 //     from 0 to the window, both included;
@@ -34,8 +35,10 @@ func (c *Corpus) Check() error {
 	}
 	m := &c.Manifest
 	switch {
-	case m.Schema != SchemaV1:
-		return fmt.Errorf("manifest: schema is %q; this program knows %q", m.Schema, SchemaV1)
+	case m.Schema != SchemaV1 && m.Schema != SchemaV2:
+		return fmt.Errorf("manifest: schema is %q; this program knows %q and %q", m.Schema, SchemaV1, SchemaV2)
+	case m.Schema != m.Options.Schema():
+		return fmt.Errorf("manifest: schema is %q, which says something else than approximate %q", m.Schema, m.Options.Approximate)
 	case m.WindowNS < 1:
 		return fmt.Errorf("manifest: window_ns is %d; it must be positive", m.WindowNS)
 	case math.IsNaN(m.Options.SpeedUp) || math.IsInf(m.Options.SpeedUp, 0):
@@ -44,6 +47,9 @@ func (c *Corpus) Check() error {
 		return fmt.Errorf("%d ranks; at most %d are possible", len(c.Ranks), indexer.MaxRanks)
 	case int64(len(c.Ops)) > MaxOps:
 		return fmt.Errorf("%d ops; at most %d are possible", len(c.Ops), int64(MaxOps))
+	}
+	if err := m.checkApproximate(); err != nil {
+		return err
 	}
 	for i := 1; i < len(c.Ranks); i++ {
 		if c.Ranks[i-1].Compare(c.Ranks[i]) >= 0 {
@@ -58,6 +64,26 @@ func (c *Corpus) Check() error {
 		return fmt.Errorf("%d requests for %d queries", n, totals.Requests)
 	}
 	return checkTotals(&m.Totals, &totals)
+}
+
+func (m *Manifest) checkApproximate() error {
+	o, a := &m.Options, &m.Totals.Approximate
+	switch o.Approximate {
+	case "":
+		if *a != (Approximate{}) {
+			return fmt.Errorf("manifest: totals of an approximation where the events are the engines' own")
+		}
+	case ApproximateTTL, ApproximateLRU:
+		if hits := a.PredictedBlocks - a.OverPredicted + a.UnderPredicted; hits != m.Totals.HitBlocks {
+			return fmt.Errorf("manifest: the approximation speaks of %d hit blocks, hit_blocks is %d", hits, m.Totals.HitBlocks)
+		}
+	default:
+		return fmt.Errorf("manifest: approximate is %q; this program knows %q and %q", o.Approximate, ApproximateTTL, ApproximateLRU)
+	}
+	if o.TTLNS < 0 || (o.TTLNS > 0) != (o.Approximate == ApproximateTTL) {
+		return fmt.Errorf("manifest: ttl_ns is %d with approximate %q", o.TTLNS, o.Approximate)
+	}
+	return nil
 }
 
 func (c *Corpus) checkOps() (Totals, error) {

@@ -30,7 +30,22 @@ func TestCheckRefuses(t *testing.T) {
 		spoil func(*Corpus)
 		want  string
 	}{
-		{"schema", func(c *Corpus) { c.Manifest.Schema = "kvbench.corpus/v2" }, "schema"},
+		{"schema", func(c *Corpus) { c.Manifest.Schema = "kvbench.corpus/v3" }, "schema"},
+		{"approximate schema", func(c *Corpus) { c.Manifest.Schema = SchemaV2 }, "says something else"},
+		{"approximate", func(c *Corpus) { c.Manifest.Options.Approximate = ApproximateLRU }, "says something else"},
+		{"unknown approximation", func(c *Corpus) {
+			c.Manifest.Schema, c.Manifest.Options.Approximate = SchemaV2, "lfu"
+		}, `approximate is "lfu"`},
+		{"ttl", func(c *Corpus) { c.Manifest.Options.TTLNS = 1 }, "ttl_ns is 1"},
+		{"no ttl", func(c *Corpus) {
+			c.Manifest.Schema, c.Manifest.Options.Approximate = SchemaV2, ApproximateTTL
+			c.Manifest.Totals.Approximate.UnderPredicted = c.Manifest.Totals.HitBlocks
+		}, "ttl_ns is 0"},
+		{"approximate totals", func(c *Corpus) { c.Manifest.Totals.Approximate.Decisions = 1 }, "totals of an approximation"},
+		{"approximate hits", func(c *Corpus) {
+			c.Manifest.Schema, c.Manifest.Options.Approximate = SchemaV2, ApproximateLRU
+			c.Manifest.Totals.Approximate.PredictedBlocks = 1
+		}, "1 hit blocks"},
 		{"window", func(c *Corpus) { c.Manifest.WindowNS = 0 }, "window_ns"},
 		{"speed-up", func(c *Corpus) { c.Manifest.Options.SpeedUp = math.NaN() }, "speed_up is NaN"},
 		{"speed-up infinite", func(c *Corpus) { c.Manifest.Options.SpeedUp = math.Inf(-1) }, "speed_up is -Inf"},
@@ -96,7 +111,7 @@ func TestCountOps(t *testing.T) {
 	for seed := range uint64(20) {
 		c := random(seed, 100)
 		want := c.Manifest.Totals
-		want.HitBlocks, want.PeakActive = 0, 0
+		want.HitBlocks, want.PeakActive, want.Approximate = 0, 0, Approximate{}
 		if got := CountOps(c.Ops); got != want {
 			t.Fatalf("seed %d: %+v, want %+v", seed, got, want)
 		}

@@ -98,7 +98,7 @@ type Corpus struct {
 // Manifest says what the corpus holds and how it was made. It has no times or
 // paths: the same trace, flags and seed give the same bytes.
 type Manifest struct {
-	Schema      string `json:"schema"`       // SchemaV1
+	Schema      string `json:"schema"`       // SchemaV1, or SchemaV2 of an approximate corpus
 	TraceName   string `json:"trace_name"`   // base name of the file, or name of the embedded trace
 	TraceSHA256 string `json:"trace_sha256"` // of the bytes of the file as they were read
 	Seed        uint64 `json:"seed"`
@@ -110,6 +110,16 @@ type Manifest struct {
 
 // SchemaV1 is the schema name of this version of the format.
 const SchemaV1 = "kvbench.corpus/v1"
+
+// SchemaV2 is the schema name of corpora whose events are approximate, so that a
+// program that does not know of them refuses them. All else is as in SchemaV1.
+const SchemaV2 = "kvbench.corpus/v2"
+
+// The values of Options.Approximate. Without any, the events are the engines' own.
+const (
+	ApproximateTTL = "ttl"
+	ApproximateLRU = "lru"
+)
 
 // The values of Options.Rescale.
 const (
@@ -132,6 +142,20 @@ type Options struct {
 	// scales all with one factor, which keeps their relative lengths.
 	Rescale   string `json:"rescale"`
 	TimeModel string `json:"time_model"`
+	// Approximate says what took the place of the engines' KV events: nothing
+	// (""), or what a router stores for its own decisions, which goes after TTLNS
+	// of the engines' time (ApproximateTTL) or, GPUBlocks being full, the longest
+	// unused first (ApproximateLRU). Package retention has the rules.
+	Approximate string `json:"approximate,omitempty"`
+	TTLNS       int64  `json:"ttl_ns,omitempty"` // for ApproximateTTL only
+}
+
+// Schema returns the schema name of a corpus with such options.
+func (o *Options) Schema() string {
+	if o.Approximate != "" {
+		return SchemaV2
+	}
+	return SchemaV1
 }
 
 // Totals counts what the corpus holds.
@@ -149,6 +173,42 @@ type Totals struct {
 	Preemptions     int64 `json:"preemptions"`      // of running requests
 	PeakActive      int64 `json:"peak_active_blocks"`
 	PeakQueue       int64 `json:"peak_queue"`
+
+	Approximate Approximate `json:"approximate,omitzero"` // of an approximate corpus only
+}
+
+// Approximate says what approximate retention did and how far it was from the
+// engines. It compares, for each request that an engine ran, the leading blocks
+// that the retention held for the rank when the request came with those that the
+// engine found in its cache at the admission. Where the whole prompt is held, its
+// last block is left out, since an engine must compute at least one token:
+//
+//	PredictedBlocks - OverPredicted + UnderPredicted = Totals.HitBlocks
+type Approximate struct {
+	PredictedBlocks int64 `json:"predicted_blocks"`
+	OverPredicted   int64 `json:"over_predicted_blocks"`  // predicted and not hit
+	UnderPredicted  int64 `json:"under_predicted_blocks"` // hit and not predicted
+	Decisions       int64 `json:"decisions"`              // requests that were routed
+	ExpiredBlocks   int64 `json:"expired_blocks"`         // gone by time
+	EvictedBlocks   int64 `json:"evicted_blocks"`         // gone for room
+	OverCapacity    int64 `json:"over_capacity"`          // decisions and changes after which more was in use than a rank holds
+	PeakOver        int64 `json:"peak_over_blocks"`       // by how many blocks at most
+	PeakBlocks      int64 `json:"peak_blocks"`            // most blocks held for one rank
+	Collisions      int64 `json:"collisions"`             // prompts and answers cut off at a block whose name was taken
+}
+
+// Add adds the counts of another rank; peaks become the higher one.
+func (a *Approximate) Add(o Approximate) {
+	a.PredictedBlocks += o.PredictedBlocks
+	a.OverPredicted += o.OverPredicted
+	a.UnderPredicted += o.UnderPredicted
+	a.Decisions += o.Decisions
+	a.ExpiredBlocks += o.ExpiredBlocks
+	a.EvictedBlocks += o.EvictedBlocks
+	a.OverCapacity += o.OverCapacity
+	a.PeakOver = max(a.PeakOver, o.PeakOver)
+	a.PeakBlocks = max(a.PeakBlocks, o.PeakBlocks)
+	a.Collisions += o.Collisions
 }
 
 // add counts one op.

@@ -18,6 +18,10 @@ func random(seed uint64, n int) *Corpus {
 			LengthFactor: 1, DuplicationFactor: 1, SpeedUp: 1.5, Rescale: RescaleRank, TimeModel: "default"},
 		Totals: Totals{HitBlocks: 3, PeakActive: 5},
 	}}
+	if m := &c.Manifest; seed%3 == 2 {
+		m.Schema, m.Options.Approximate, m.Options.TTLNS = SchemaV2, ApproximateTTL, 7
+		m.Totals.Approximate = Approximate{PredictedBlocks: 4, OverPredicted: 2, UnderPredicted: 1, Decisions: 9}
+	}
 	for w := range uint64(2) {
 		for dp := range uint32(2) {
 			c.Ranks = append(c.Ranks, indexer.Rank{Worker: 1<<63 + w, DP: dp})

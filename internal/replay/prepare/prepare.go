@@ -41,6 +41,10 @@ type Origin struct {
 //     worker x opts.DPRanks + data-parallel rank. A rank may stay without work.
 //  3. A mock engine for each rank, all with the same seed, gives a timeline of
 //     queries and KV events.
+//     With opts.Approximate, what a router would store for its own decisions takes
+//     the place of the engines' events, in the engines' time: a decision when the
+//     request comes, and with "lru" what it generates and its end. What is due to
+//     go after the last that an engine does is not part of the timeline.
 //  4. Each timeline is shifted to start at 0 and scaled to the window. With
 //     opts.Rescale "rank" every timeline's last op is at the end of the window;
 //     with "global" that of the longest one is, and the others keep their
@@ -87,7 +91,7 @@ func (p *preparer) prepare(ctx context.Context, t *trace.Trace, src Origin, opts
 	}
 
 	c := &corpus.Corpus{Manifest: corpus.Manifest{
-		Schema:      corpus.SchemaV1,
+		Schema:      opts.Schema(),
 		TraceName:   src.Name,
 		TraceSHA256: src.SHA256,
 		Seed:        seed,
@@ -100,9 +104,14 @@ func (p *preparer) prepare(ctx context.Context, t *trace.Trace, src Origin, opts
 		}
 	}
 	cfg := mocker.Config{GPUBlocks: opts.GPUBlocks, BlockSize: opts.BlockSize, Seed: seed, Time: tm}
-	lines, sum, err := p.play(ctx, t, c.Ranks, cfg, progress)
+	lines, sum, err := p.play(ctx, t, c.Ranks, cfg, &opts, progress)
 	if err != nil {
 		return nil, err
+	}
+
+	var approximate corpus.Approximate
+	for i := range lines {
+		approximate.Add(lines[i].approximate)
 	}
 
 	// The merged corpus needs about as much memory as the timelines. Give back
@@ -133,6 +142,7 @@ func (p *preparer) prepare(ctx context.Context, t *trace.Trace, src Origin, opts
 	tot.Preemptions = sum.Preempted
 	tot.PeakActive = sum.PeakActive
 	tot.PeakQueue = sum.PeakQueue
+	tot.Approximate = approximate
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("the prepared corpus is malformed, which is a fault of this program: %w", err)
 	}
@@ -161,7 +171,7 @@ func transform(ctx context.Context, t *trace.Trace, opts *corpus.Options) (*trac
 
 // play runs the engines of all ranks on all cores and returns their timelines by
 // slot. The summary has sums, and maxima over ranks for the peaks.
-func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Rank, cfg mocker.Config,
+func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Rank, cfg mocker.Config, opts *corpus.Options,
 	progress func(done, total int64)) ([]timeline, mocker.Summary, error) {
 	sessions := make([][]int, len(ranks))
 	for s, slot := range t.Partition(len(ranks), cfg.Seed) {
@@ -189,7 +199,11 @@ func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Ran
 			defer stop()
 			rec := &recorder{line: &lines[slot], slot: uint32(slot), rows: t.Len(), tally: &tally, stop: stop}
 			var err error
-			sums[slot], err = p.run(rankCtx, t, sessions[slot], cfg, rec)
+			if opts.Approximate == "" {
+				sums[slot], err = p.run(rankCtx, t, sessions[slot], cfg, rec)
+			} else {
+				sums[slot], err = p.approximate(rankCtx, t, sessions[slot], cfg, opts, rec)
+			}
 			if rec.err == nil && err == nil {
 				rec.finish(turns(t, sessions[slot]))
 			}
@@ -220,6 +234,20 @@ func (p *preparer) play(ctx context.Context, t *trace.Trace, ranks []indexer.Ran
 		sum.PeakQueue = max(sum.PeakQueue, sums[i].PeakQueue)
 	}
 	return lines, sum, nil
+}
+
+// approximate runs the engine of a rank behind an approximator.
+func (p *preparer) approximate(ctx context.Context, t *trace.Trace, sessions []int, cfg mocker.Config, opts *corpus.Options, rec *recorder) (mocker.Summary, error) {
+	a, err := newApproximator(rec, t, opts)
+	if err != nil {
+		return mocker.Summary{}, err
+	}
+	sum, err := p.run(ctx, t, sessions, cfg, a)
+	if err != nil || rec.err != nil {
+		return sum, err
+	}
+	rec.line.approximate, sum.OutputBlocks, err = a.finish(sum.EndNanos)
+	return sum, err
 }
 
 func turns(t *trace.Trace, sessions []int) int {
@@ -298,6 +326,18 @@ func CheckOptions(o corpus.Options, window time.Duration) error {
 	}
 	if names := []string{corpus.RescaleRank, corpus.RescaleGlobal}; !slices.Contains(names, o.Rescale) {
 		errs = append(errs, fmt.Errorf("--rescale is %q; it must be one of %q", o.Rescale, names))
+	}
+	switch o.Approximate {
+	case "", corpus.ApproximateLRU:
+		if o.TTLNS != 0 {
+			errs = append(errs, fmt.Errorf("--ttl is %v, which has no effect without --approximate ttl", time.Duration(o.TTLNS)))
+		}
+	case corpus.ApproximateTTL:
+		if o.TTLNS <= 0 {
+			errs = append(errs, fmt.Errorf("--ttl is %v; it must be positive", time.Duration(o.TTLNS)))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("--approximate is %q; it must be ttl or lru", o.Approximate))
 	}
 	if window <= 0 {
 		errs = append(errs, fmt.Errorf("--duration is %v; it must be positive", window))

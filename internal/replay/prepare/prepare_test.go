@@ -292,7 +292,7 @@ func TestCancel(t *testing.T) {
 	}
 
 	// The later phases look at the context too.
-	lines, _, err := (&preparer{run: fakeRun, maxOps: corpus.MaxOps}).play(t.Context(), tr, make([]indexer.Rank, 2), mocker.Config{BlockSize: 128}, nil)
+	lines, _, err := (&preparer{run: fakeRun, maxOps: corpus.MaxOps}).play(t.Context(), tr, make([]indexer.Rank, 2), mocker.Config{BlockSize: 128}, &corpus.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,8 @@ type timeline struct {
 	queries     stream
 	events      stream
 	first, last int64 // times, if there is at least one op
+
+	approximate corpus.Approximate // if the events are
 }
 
 // ops returns the number of ops.
