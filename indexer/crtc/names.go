@@ -3,6 +3,8 @@ package crtc
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/kvbench/kvbench/indexer"
 )
 
 // names is the lookup map of one rank, from sequence hash to position: open
@@ -65,6 +67,23 @@ func (n *names) reserve(more int) {
 		size *= 2
 	}
 	n.resize(size)
+}
+
+// ahead is how many cells are fetched at a time.
+const ahead = 16
+
+// fetch loads the cells in which probing for some hashes starts. Nothing in the
+// loop waits for what was loaded, so the cache misses overlap; those of one probe
+// after another would not, as every probe ends in a branch that cannot be
+// foretold. What it returns keeps the loads from being left out.
+func (n *names) fetch(sequences []indexer.SequenceHash) (sum position) {
+	if len(n.cells) == 0 {
+		return 0
+	}
+	for _, s := range sequences[:min(len(sequences), ahead)] {
+		sum += n.cells[n.home(uint64(s))].at
+	}
+	return sum
 }
 
 // put returns the cell of a sequence hash and the position that it had; one that

@@ -26,6 +26,8 @@ type Writer struct {
 
 	blocks []storedBlock // scratch of one Stored event
 	held   []position    // scratch of a clear
+	// fetched is the sum of what was fetched ahead, and means nothing.
+	fetched position
 }
 
 // rank is what only its event thread knows.
@@ -108,6 +110,9 @@ func (w *Writer) store(ev *indexer.Event) indexer.Effect {
 	first, last := -1, -1 // the first new block, the last known one
 	ok := true
 	for i, sequence := range ev.Sequences {
+		if i%ahead == 0 {
+			w.fetched += r.names.fetch(ev.Sequences[i:])
+		}
 		cell, had := r.names.put(uint64(sequence), pending)
 		if had == pending {
 			ok = false
@@ -354,7 +359,10 @@ func (w *Writer) remove(ev *indexer.Event) indexer.Effect {
 	var before uint32
 	// Places are given up in stretches of neighbours.
 	var from, to position
-	for _, sequence := range ev.Sequences {
+	for i, sequence := range ev.Sequences {
+		if i%ahead == 0 {
+			w.fetched += r.names.fetch(ev.Sequences[i:])
+		}
 		at := r.names.take(uint64(sequence))
 		if at == 0 {
 			e.UnknownRemoved++
