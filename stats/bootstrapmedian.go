@@ -191,7 +191,7 @@ func upperEnd(atoms []atom, tail float64) float64 {
 // the sum so far, in units of the tail on a grid; mass between two points of the
 // grid is split so that its mean is kept. The error is below 0.0001.
 func evenLevel(n int, tail float64) float64 {
-	const bins = 1024
+	const bins = 256
 	pair := middlePairs(n)
 	var covered float64
 	// walks[b] is the distribution of the sum after a negatives and b positives.
