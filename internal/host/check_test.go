@@ -218,6 +218,10 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 	}{
 		"pressure of 0.9%":    {"proc/pressure/cpu", pressure("1009000"), "cpu_pressure", Fit, "0.9%"},
 		"pressure of 2%":      {"proc/pressure/cpu", pressure("1020000"), "cpu_pressure", Doubtful, "2.0%"},
+		"one other thread":    {"proc/stat", "cpu  1 0 1 1 0 0 0 0 0 0\nprocs_running 2\n", "runnable", Fit, "1 other thread ran"},
+		"two other threads":   {"proc/stat", "cpu  1 0 1 1 0 0 0 0 0 0\nprocs_running 3\n", "runnable", Doubtful, "2 other threads ran"},
+		"pressure of 4.9%":    {"proc/pressure/cpu", pressure("1049000"), "cpu_pressure", Doubtful, "4.9%"},
+		"pressure of 5.1%":    {"proc/pressure/cpu", pressure("1051000"), "cpu_pressure", Unfit, "5.1%"},
 		"pressure of 6%":      {"proc/pressure/cpu", pressure("1060000"), "cpu_pressure", Unfit, "6.0%"},
 		"of the cgroup":       {"sys/fs/cgroup/user.slice/cpu.pressure", pressure("60500"), "cpu_pressure", Unfit, "6.0%"},
 		"of memory":           {"proc/pressure/memory", pressure("1060000"), "memory_pressure", Unfit, "6.0%"},
@@ -249,6 +253,7 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 	}
 	// One look in between does not make a busy machine; the median counts.
 	root, looks := machine(t, "bare-metal-smt"), 0
+	set(root, "proc/stat", "cpu  1 0 1 1 0 0 0 0 0 0\nprocs_running 9\n")
 	r = check(t, root, func(o *Options) {
 		fakeTime(o, func(time.Duration) {
 			looks++

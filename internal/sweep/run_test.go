@@ -21,6 +21,7 @@ type fakeKvbench struct {
 	t        *testing.T
 	capacity float64
 	calls    []string // command and axis flag, in order
+	shared   bool     // its threads share CPUs
 	// before, if set, may end the child in its place.
 	before func(call int, args []string) (Outcome, bool)
 }
@@ -60,7 +61,9 @@ func (f *fakeKvbench) Run(ctx context.Context, args []string) (Outcome, error) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		return Outcome{}, results.Write(flag("out"), fakeRecord(window, f.capacity), true)
+		r := fakeRecord(window, f.capacity)
+		r.Config.SharedCPUs = f.shared
+		return Outcome{}, results.Write(flag("out"), r, true)
 	}
 	f.t.Fatalf("unexpected: %q", args)
 	return Outcome{}, nil
@@ -219,6 +222,10 @@ func TestInterruptAndResume(t *testing.T) {
 			if !slices.Equal(keys, plan.order()) || replays != 10-done || r.Interrupted {
 				t.Fatalf("resumed after child %d, cut %v: %d done, %d more, trials %v", at, cut, done, replays, keys)
 			}
+			// The journal can still be read.
+			if r, err = Run(t.Context(), plan, Options{counters: still, Dir: dir, Resume: true, Runner: k2}); err != nil || len(r.Trials) != 10 {
+				t.Fatalf("resumed once more after child %d, cut %v: %+v, %v", at, cut, r, err)
+			}
 		}
 	}
 }
@@ -343,30 +350,43 @@ func TestFailuresAreKeptAndNamed(t *testing.T) {
 	}
 }
 
-// TestWhatHappensToTheMachine lets the hypervisor take a CPU during the second
-// trial.
+// TestWhatHappensToTheMachine lets the hypervisor take a CPU and threads wait for
+// one during the second trial.
 func TestWhatHappensToTheMachine(t *testing.T) {
-	at, reads := int64(0), 0
-	counters := func() host.Counters {
-		reads++
-		at += 1e9
-		c := host.Counters{UnixNS: at, BootID: "b"}
-		if reads >= 4 {
-			c.StealNS = 1e9
+	for _, shared := range []bool{false, true} {
+		at, reads := int64(0), 0
+		counters := func() host.Counters {
+			reads++
+			at += 1e9
+			c := host.Counters{UnixNS: at, BootID: "b"}
+			if reads >= 4 {
+				c.StealNS, c.CPUPressureUS = 1e9, 500_000
+			}
+			return c
 		}
-		return c
-	}
-	r, err := Run(t.Context(), windowPlan(t, 1), Options{counters: counters, Runner: &fakeKvbench{t: t, capacity: 3e6}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, x := range r.Trials {
-		if got := len(x.Machine) == 1 && x.Machine[0].Name == "steal"; got != (i == 1) {
-			t.Errorf("trial %d: %+v", i, x.Machine)
+		r, err := Run(t.Context(), windowPlan(t, 1), Options{counters: counters, Runner: &fakeKvbench{t: t, capacity: 3e6, shared: shared}})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if want := "during window 200ms, run 1, steal: the hypervisor took 100.00% of a CPU (limit 0.5%)"; !slices.Contains(r.Warnings, want) {
-		t.Errorf("%q, want %q", r.Warnings, want)
+		for i, x := range r.Trials {
+			var names []string
+			for _, c := range x.Machine {
+				names = append(names, c.Name)
+			}
+			var want []string
+			switch {
+			case i == 1 && shared:
+				want = []string{"steal"} // the threads waited for each other
+			case i == 1:
+				want = []string{"cpu_pressure", "steal"}
+			}
+			if !slices.Equal(names, want) {
+				t.Errorf("shared %v, trial %d: %q, want %q", shared, i, names, want)
+			}
+		}
+		if want := "during window 200ms, run 1, steal: the hypervisor took 100.00% of a CPU (limit 0.5%)"; !slices.Contains(r.Warnings, want) {
+			t.Errorf("%q, want %q", r.Warnings, want)
+		}
 	}
 }
 
