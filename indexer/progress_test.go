@@ -229,3 +229,41 @@ func TestBusyAtAnyTime(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// acceptedObserver looks, when an event was applied, whether it was counted as
+// accepted before.
+type acceptedObserver struct {
+	pool  *Pool
+	count uint64
+	late  uint64 // events that were not
+}
+
+func (o *acceptedObserver) Applied(int, uint32, Slot, *Effect) {
+	o.count++
+	if _, accepted := o.pool.Progress(0).Load(); accepted < o.count {
+		o.late++
+	}
+}
+
+// TestAcceptedBeforeApplied publishes events one by one to a thread that waits
+// for each, so that it takes them as soon as it can.
+func TestAcceptedBeforeApplied(t *testing.T) {
+	idleModes(t, func(t *testing.T, mode IdleMode) {
+		o := &acceptedObserver{}
+		p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, QueueCapacity: 1 << 12, Observer: o, Idle: mode})
+		o.pool = p
+		slot := mustRegister(t, p, ranks(1))[0]
+		for id := range uint32(60000) {
+			if err := p.Producer(0).Push(slot, id); err != nil {
+				t.Fatal(err)
+			}
+			p.Producer(0).Publish()
+		}
+		if err := p.Flush(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if o.count != 60000 || o.late != 0 {
+			t.Errorf("%d of %d events were applied before they were accepted", o.late, o.count)
+		}
+	})
+}
