@@ -210,6 +210,7 @@ func watch(ctx context.Context, o *Options, step func()) (State, error) {
 		step()
 	}
 	s.Runnable = median(samples)
+	s.Others = max(s.Others, otherProcesses(o.Root, "kvbench"))
 	return s, nil
 }
 

@@ -218,6 +218,10 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 	}{
 		"pressure of 0.9%":    {"proc/pressure/cpu", pressure("1009000"), "cpu_pressure", Fit, "0.9%"},
 		"pressure of 2%":      {"proc/pressure/cpu", pressure("1020000"), "cpu_pressure", Doubtful, "2.0%"},
+		"another kvbench":     {"proc/78/stat", "78 (kvbench) S 1 78\n", "other_kvbench", Doubtful, "kvbench runs 1 time beside"},
+		"an ended kvbench":    {"proc/78/stat", "78 (kvbench) Z 1 78\n", "other_kvbench", Fit, "no other"},
+		"this kvbench":        {"proc/77/stat", "77 (kvbench) R 1 77\n", "other_kvbench", Fit, "no other"},
+		"something else":      {"proc/78/stat", "78 (a) (kvbench) S 1 78\n", "other_kvbench", Fit, "no other"},
 		"one other thread":    {"proc/stat", "cpu  1 0 1 1 0 0 0 0 0 0\nprocs_running 2\n", "runnable", Fit, "1 other thread ran"},
 		"two other threads":   {"proc/stat", "cpu  1 0 1 1 0 0 0 0 0 0\nprocs_running 3\n", "runnable", Doubtful, "2 other threads ran"},
 		"pressure of 4.9%":    {"proc/pressure/cpu", pressure("1049000"), "cpu_pressure", Doubtful, "4.9%"},
@@ -413,7 +417,7 @@ func TestCheckForReal(t *testing.T) {
 	if r.Measured.ClockReadNS <= 0 || r.Measured.TimerLateNS.N != timerRuns || r.Measured.TimerLateNS.P50 < 0 {
 		t.Errorf("clock %v, timer %+v", r.Measured.ClockReadNS, r.Measured.TimerLateNS)
 	}
-	if len(r.Findings) != 26 || r.Fingerprint == "" || r.Fingerprint != r.Identity.Fingerprint() {
+	if len(r.Findings) != 27 || r.Fingerprint == "" || r.Fingerprint != r.Identity.Fingerprint() {
 		t.Errorf("%d findings, fingerprint %q", len(r.Findings), r.Fingerprint)
 	}
 	// A report survives its JSON.

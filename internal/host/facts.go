@@ -394,6 +394,8 @@ type State struct {
 	Load5    float64 `json:"load_5m"`  // load average; -1: unknown
 	Load15   float64 `json:"load_15m"` // load average; -1: unknown
 	Runnable int64   `json:"runnable"` // threads that ran or could have, this one among them; median of several looks; -1: unknown
+	// Others are living processes called kvbench, this one not among them.
+	Others int `json:"other_kvbench"`
 	// By CPU looked at, before and after they were tried out, in MHz; empty if
 	// unknown.
 	FrequencyMHz      []float64 `json:"frequency_mhz"`
@@ -405,6 +407,7 @@ type State struct {
 
 func readState(root fs.FS) State {
 	s := State{Load1: unknown, Load5: unknown, Load15: unknown, Runnable: runnable(root), FrequencyMHz: []float64{}, FrequencyAfterMHz: []float64{}}
+	s.Others = otherProcesses(root, "kvbench")
 	if f := strings.Fields(line(root, "proc/loadavg")); len(f) >= 3 {
 		for i, to := range []*float64{&s.Load1, &s.Load5, &s.Load15} {
 			if v, err := strconv.ParseFloat(f[i], 64); err == nil && v >= 0 && v < 1e9 {
@@ -416,6 +419,40 @@ func readState(root fs.FS) State {
 }
 
 func runnable(root fs.FS) int64 { return namedCount(file(root, "proc/stat"), "procs_running") }
+
+// otherProcesses counts living processes of that name but this one; -1: there
+// is no /proc.
+func otherProcesses(root fs.FS, name string) int {
+	self, _, ok := processState(line(root, "proc/self/stat"))
+	names, err := fs.Glob(root, "proc/[0-9]*/stat")
+	if err != nil || !ok {
+		return unknown
+	}
+	n := 0
+	for _, path := range names {
+		text := line(root, path)
+		pid, state, ok := processState(text)
+		if ok && pid != self && state != "Z" && state != "X" && strings.HasPrefix(text, pid+" ("+name+") ") {
+			n++
+		}
+	}
+	return n
+}
+
+// processState reads the start of /proc/.../stat. The name in parentheses may hold
+// anything.
+func processState(stat string) (pid, state string, ok bool) {
+	pid, rest, _ := strings.Cut(stat, " ")
+	i := strings.LastIndexByte(rest, ')')
+	if i < 0 {
+		return "", "", false
+	}
+	f := strings.Fields(rest[i+1:])
+	if pid == "" || len(f) == 0 {
+		return "", "", false
+	}
+	return pid, f[0], true
+}
 
 // frequencies returns those of the CPUs, empty if one of them is unknown.
 func frequencies(root fs.FS, cpus []int) []float64 {

@@ -29,7 +29,7 @@ func judge(r *Report, pinned []int) []Finding {
 	j := judgement{r: r, pinned: pinned}
 	for _, check := range []func(){
 		j.cores, j.affinity, j.smt, j.numa,
-		j.pressure, j.runnable, j.load, j.steal,
+		j.pressure, j.runnable, j.others, j.load, j.steal,
 		j.burnIn, j.stalls, j.timer, j.clockRead, j.clockSource,
 		j.quota, j.throttling, j.thermal, j.swap, j.memoryPressure,
 		j.governor, j.turbo, j.frequency, j.power,
@@ -221,6 +221,17 @@ func (j *judgement) runnable() {
 		v = Doubtful
 	}
 	j.say("runnable", v, "end what else runs", "%s ran or wanted to, beside this one", plural(int(others), "other thread"))
+}
+
+func (j *judgement) others() {
+	switch n := j.r.State.Others; {
+	case n == unknown:
+		j.say("other_kvbench", Unknown, "mount /proc", "no /proc")
+	case n > 0:
+		j.say("other_kvbench", Doubtful, "wait for it, or end it: two measurements disturb each other", "kvbench runs %s beside this one", plural(n, "time"))
+	default:
+		j.say("other_kvbench", Fit, "", "no other kvbench runs")
+	}
 }
 
 func (j *judgement) load() {
