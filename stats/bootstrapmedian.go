@@ -189,7 +189,7 @@ func upperEnd(atoms []atom, tail float64) float64 {
 //
 // Its distribution comes from dynamic programming over negatives, positives and
 // the sum so far, in units of the tail on a grid; mass between two points of the
-// grid is split so that its mean is kept. The error is below 0.0001.
+// grid is split so that its mean is kept. The error is below 0.0002.
 func evenLevel(n int, tail float64) float64 {
 	const bins = 256
 	pair := middlePairs(n)

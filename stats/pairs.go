@@ -71,7 +71,7 @@ type DroppedPair struct {
 // with a reading that is missing, invalid or gives no ratio is dropped, with the
 // reason. It is an error if a variant has two readings of one round.
 func Pair(numerator, denominator Series) (Pairs, error) {
-	p := Pairs{Numerator: numerator.Variant, Denominator: denominator.Variant}
+	p := Pairs{Numerator: numerator.Variant, Denominator: denominator.Variant, Kept: []PairOfRound{}, Dropped: []DroppedPair{}}
 	xs, err := byRound(numerator)
 	if err != nil {
 		return Pairs{}, err

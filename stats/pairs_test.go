@@ -173,7 +173,13 @@ func TestNoPairs(t *testing.T) {
 	if len(c.Warnings) != 1 || c.Warnings[0].Name != WarnFewPairs {
 		t.Errorf("warnings %+v", c.Warnings)
 	}
-	if _, err := json.Marshal(c); err != nil {
-		t.Error(err)
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []string{`"kept":[]`, `"dropped":[]`, `"ratios":[]`, `"warnings":[{`} {
+		if !strings.Contains(string(b), list) {
+			t.Errorf("no %s in %s", list, b)
+		}
 	}
 }

@@ -66,7 +66,7 @@ func SampleWarnings(values []float64, level float64) []Warning {
 }
 
 func collect(p Pairs, level float64, finders ...func(Pairs, float64) (Warning, bool)) []Warning {
-	var w []Warning
+	w := []Warning{} // a list in JSON even if there are none
 	for _, find := range finders {
 		if found, ok := find(p, level); ok {
 			w = append(w, found)
