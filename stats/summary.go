@@ -78,7 +78,7 @@ func (s Summary) WriteText(w io.Writer) error {
 	fmt.Fprintln(tw, "method\testimate\tlow\thigh\ttrue level\tholds for")
 	for _, iv := range s.Intervals {
 		if !iv.Ok() {
-			fmt.Fprintf(tw, "%s\tnone: %s\n", iv.Method, iv.Explain())
+			fmt.Fprintf(tw, "%s\tnone\t\t\t\t%s\n", iv.Method, iv.Explain())
 			continue
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%.2f%%\t%s\n", iv.Method, digits(iv.Estimate), digits(iv.Low), digits(iv.High), 100*iv.TrueLevel, iv.Basis)

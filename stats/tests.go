@@ -165,7 +165,7 @@ func Autocorrelation(values []float64) float64 {
 
 // autocorrelation uses value i and the one after it if adjacent says so.
 func autocorrelation(values []float64, adjacent func(i int) bool) float64 {
-	if len(values) < 3 {
+	if len(values) < 3 || slices.Min(values) == slices.Max(values) {
 		return 0
 	}
 	var mean, products, squares float64

@@ -218,9 +218,10 @@ func TestModesOfOneGroup(t *testing.T) {
 func TestAutocorrelation(t *testing.T) {
 	near(t, "of a rising line", Autocorrelation([]float64{1, 2, 3, 4}), 0.25)
 	near(t, "of alternating values", Autocorrelation([]float64{1, -1, 1, -1}), -0.75)
-	for _, x := range [][]float64{nil, {1, 2}, {3, 3, 3}, {1, math.NaN(), 2, 3}} {
+	// The mean of many equal values may be another number.
+	for _, x := range [][]float64{nil, {1, 2}, {3, 3, 3}, slices.Repeat([]float64{1.1}, 100_000), {1, math.NaN(), 2, 3}} {
 		if r := Autocorrelation(x); r != 0 {
-			t.Errorf("%v: %g", x, r)
+			t.Errorf("%d values: %g", len(x), r)
 		}
 	}
 }
