@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -141,6 +142,11 @@ func Check(ctx context.Context, o Options) (*Report, error) {
 	if len(o.Allowed) == 0 {
 		return nil, fmt.Errorf("host: no CPU is allowed to this process")
 	}
+	for _, cpu := range o.CPUs {
+		if !slices.Contains(o.Allowed, cpu) {
+			return nil, fmt.Errorf("CPU %d is not one of those that this process may use (%s)", cpu, FormatCPUs(o.Allowed))
+		}
+	}
 	r := &Report{Schema: HostV1, Layout: readLayout(o.Root, o.Allowed), Settings: readSettings(o.Root, o.Allowed)}
 	r.Identity = identityOf(o.Root, r)
 	r.Fingerprint = r.Identity.Fingerprint()
@@ -172,6 +178,9 @@ func Check(ctx context.Context, o Options) (*Report, error) {
 		if r.Measured, err = o.probe(ctx, probed, step); err != nil {
 			return nil, err
 		}
+	}
+	if r.Measured.CPUs == nil {
+		r.Measured.CPUs = []CPUProbe{}
 	}
 	state.FrequencyAfterMHz = frequencies(o.Root, cpus)
 	r.Counters = readCounters(o.Root, o.now())

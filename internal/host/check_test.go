@@ -384,6 +384,9 @@ func TestCheckEnds(t *testing.T) {
 	if r, err := Check(context.Background(), Options{Root: root, Allowed: []int{}}); r != nil || err == nil {
 		t.Errorf("no CPUs: %v, %v", r, err)
 	}
+	if r, err := Check(context.Background(), Options{Root: root, Allowed: []int{0, 1}, CPUs: []int{1, 3}}); r != nil || err == nil || err.Error() != "CPU 3 is not one of those that this process may use (0-1)" {
+		t.Errorf("a CPU that is not allowed: %v, %v", r, err)
+	}
 	broken := errors.New("broken")
 	o = Options{Root: root, Allowed: []int{0}, Watch: -1, probe: func(context.Context, []int, func()) (Measured, error) { return Measured{}, broken }}
 	if r, err := Check(context.Background(), o); r != nil || !errors.Is(err, broken) {

@@ -536,9 +536,17 @@ func orNone(s string) string {
 	return s
 }
 
+// vendor is what is known of a hypervisor.
+func vendor(h string) string {
+	if h == "yes" {
+		return ""
+	}
+	return " (" + h + ")"
+}
+
 func (j *judgement) hypervisor() {
 	if h := j.r.Identity.Hypervisor; h != "" {
-		j.say("hypervisor", Doubtful, "measure on a machine of its own; else repeat on several instances", "a virtual machine (%s): its neighbours may take CPU and caches unseen", h)
+		j.say("hypervisor", Doubtful, "measure on a machine of its own; else repeat on several instances", "a virtual machine%s: its neighbours may take CPU and caches unseen", vendor(h))
 		return
 	}
 	j.say("hypervisor", Fit, "", "none seen")

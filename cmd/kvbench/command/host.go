@@ -80,7 +80,6 @@ the machine is unfit or could not be judged.`,
 	fl.BoolVar(&requireFit, "require-fit", false, "exit with 3 unless the machine is fit or at worst doubtful")
 	fl.BoolVar(&noProbe, "no-probe", false, "keep no CPU busy: leave out burn-in, stalls, timer and clock")
 	fl.StringVar(&cpus, "cpus", "", "judge these CPUs, those that threads will be pinned to, such as 2-9")
-	fl.Lookup("suggest").DefValue = ""
 	return cmd
 }
 
