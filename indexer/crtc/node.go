@@ -10,10 +10,12 @@ const maxEdge = 512
 // node is a compressed edge, who holds its blocks, and what follows its last
 // block. A root has no edge and no holders. All but the lock is read and written
 // under the lock.
+//
+// It is three cache lines: what every visit needs, then the holders, then the
+// children.
 type node struct {
 	rwLock
 	number uint32
-	home   *chunk
 	// start is the position of the first block, 0 for a root and for a node
 	// that nothing leads to.
 	start position
@@ -21,14 +23,17 @@ type node struct {
 	up position
 	// edge is the local hashes, with the room that there is for more.
 	edge []uint64
-	slab *slab
+	// partial is the ranks that hold some blocks, in no order; each is there at
+	// most once and not in full.
+	partial []partial
+
 	// Ranks that hold all blocks of the edge: a bitset of the first slots, and
 	// in order the chunks of further slots that have a bit set.
 	full [inlineSlots / 64]uint64
 	more []slotChunk
-	// Ranks that hold some, in no order; each at most once and not in full.
-	partial []partial
-	kids    kids
+	slab *slab
+
+	kids kids
 }
 
 func (n *node) isRoot() bool { return n.slab == nil }

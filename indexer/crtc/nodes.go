@@ -14,7 +14,10 @@ type chunk struct {
 	prev, next *chunk // in the heap's list, if a node is free
 	number     uint32
 	free       uint64
-	nodes      [chunkNodes]node
+	// The allocator of Go 1.22 and later puts 8 bytes before a value of this size,
+	// so that 56 more let the nodes begin where cache lines do.
+	_     [16]byte
+	nodes [chunkNodes]node
 }
 
 // nodeHeap gives out nodes. Each event thread takes from a heap of its own;
@@ -41,7 +44,6 @@ func (h *nodeHeap) alloc() *node {
 		c.number = h.x.chunks.add(c)
 		for i := range c.nodes {
 			c.nodes[i].number = c.number<<chunkBits | uint32(i)
-			c.nodes[i].home = c
 		}
 		h.chunks++
 		h.empty++
@@ -72,8 +74,8 @@ func (h *nodeHeap) remove(c *chunk) {
 
 // giveBack takes a node that nothing leads to. Its lock stays usable, for those
 // that have been waiting for it.
-func (n *node) giveBack() {
-	c := n.home
+func (x *Index) giveBack(n *node) {
+	c := x.chunks.get(n.number >> chunkBits)
 	h := c.heap
 	h.mu.lock()
 	defer h.mu.unlock()

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -327,5 +328,15 @@ func TestPoolIsBounded(t *testing.T) {
 		if s := p.get(1 << class); len(s) != 0 || cap(s) != 1<<class || s[:1][0] != 0 {
 			t.Errorf("a slice of %d of %d", len(s), cap(s))
 		}
+	}
+}
+
+// TestNodesAreCacheLines checks that a node is made of whole cache lines.
+func TestNodesAreCacheLines(t *testing.T) {
+	if n := unsafe.Sizeof(node{}); n != 192 {
+		t.Errorf("a node has %d bytes, want 3 lines of 64", n)
+	}
+	if n := unsafe.Offsetof(chunk{}.nodes); n%64 != 56 {
+		t.Errorf("the nodes of a chunk begin %d bytes after it", n)
 	}
 }

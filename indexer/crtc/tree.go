@@ -155,7 +155,7 @@ func (w *Writer) join(n *node) bool {
 	c.more, c.kids = nil, kids{}
 	w.forget(c)
 	c.unlock()
-	c.giveBack()
+	w.x.giveBack(c)
 	return true
 }
 
@@ -324,7 +324,7 @@ func (w *Writer) unlink(n *node) *node {
 	s := n.slab
 	w.forget(n)
 	n.unlock()
-	n.giveBack()
+	w.x.giveBack(n)
 	s.release(from, to)
 	return p
 }
