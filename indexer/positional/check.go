@@ -15,7 +15,7 @@ func (x *Index) Check() error {
 		slot  indexer.Slot
 	}
 	held := map[pair]bool{}
-	var holes [len(filter{})]uint32
+	var holes filter
 	for _, w := range x.writers {
 		if w == nil {
 			continue
@@ -34,14 +34,19 @@ func (x *Index) Check() error {
 				case c.value.names > 0:
 					held[pair{c.key, indexer.Slot(slot)}] = true
 				default:
-					holes[x.holes.index(c.key)]++
+					holes.add(c.key)
 				}
 			}
 		}
 	}
-	for i := range holes {
-		if got := x.holes[i].Load(); got != holes[i] {
-			return fmt.Errorf("positional: counter %d has %d holes, the ranks have %d", i, got, holes[i])
+	for i := range holes.fine {
+		if got, want := x.holes.fine[i].Load(), holes.fine[i].Load(); got != want {
+			return fmt.Errorf("positional: counter %d has %d holes, the ranks have %d", i, got, want)
+		}
+	}
+	for i := range holes.coarse {
+		if got, want := x.holes.coarse[i].Load(), holes.coarse[i].Load(); got != want {
+			return fmt.Errorf("positional: coarse counter %d has %d holes, the ranks have %d", i, got, want)
 		}
 	}
 	total := 0
@@ -192,7 +197,7 @@ func (x *Index) Memory() []indexer.MemoryPart {
 // Shape implements indexer.ShapeReporter. Places that nobody holds are no units;
 // they count for the depth of those below.
 func (x *Index) Shape() indexer.Shape {
-	shape := indexer.Shape{Unit: "place"}
+	shape := indexer.Shape{Unit: "place", MaxDepth: x.depth()}
 	for i := range x.shards {
 		s := &x.shards[i]
 		for k := range s.places.cells {
@@ -210,4 +215,45 @@ func (x *Index) Shape() indexer.Shape {
 		}
 	}
 	return shape
+}
+
+// depth returns the number of places on the longest way from the root, as far as
+// ranks know: what is above a hole they may all have forgotten.
+func (x *Index) depth() int {
+	parents := map[uint64]uint64{}
+	for _, w := range x.writers {
+		if w == nil {
+			continue
+		}
+		for _, r := range w.ranks {
+			if r == nil {
+				continue
+			}
+			for i := range r.places.cells {
+				if c := &r.places.cells[i]; !c.free() {
+					parents[c.key] = c.value.parent
+				}
+			}
+		}
+	}
+	depths := map[uint64]int{root: 0}
+	deepest := 0
+	var way []uint64
+	for at := range parents {
+		// Up to a place whose depth is known, and down again.
+		way = way[:0]
+		for {
+			if _, known := depths[at]; known {
+				break
+			}
+			way = append(way, at)
+			at = parents[at]
+		}
+		for k := len(way) - 1; k >= 0; k-- {
+			depths[way[k]] = depths[at] + 1
+			at = way[k]
+		}
+		deepest = max(deepest, depths[at])
+	}
+	return deepest
 }

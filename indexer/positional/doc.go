@@ -24,7 +24,8 @@
 //
 //	shared:
 //	  place ─► shard: place ─► words of 64 slots   the ranks that hold the place
-//	  place ─► filter: number of holes             of all places with the same 16 bits
+//	  place ─► filter: number of holes             of all places with the same 16 bits,
+//	                                               and again with the same 11
 //
 //	private to the event thread of a rank:
 //	  sequence hash ─► place

@@ -69,14 +69,32 @@ type version = atomic.Uint32
 type versionLine [idle.CacheLine / 4]version
 
 // filter counts holes, pairs of a place and a rank, by a few bits of the place. It
-// says of a place that nobody has a hole there, or that somebody may.
-type filter [1 << 16]atomic.Uint32
+// says of a place that nobody has a hole there, or that somebody may. Each hole is
+// counted twice: with few holes the coarse counters, which stay in the nearest cache,
+// say nearly always what there is to say.
+type filter struct {
+	coarse [1 << 11]atomic.Uint32
+	fine   [1 << 16]atomic.Uint32
+}
 
-// at returns the counter of a place. Its bits are neither those of the shard nor
-// those of a table's home.
-func (f *filter) at(place uint64) *atomic.Uint32 { return &f[f.index(place)] }
+// index returns the counter of a place among n, a power of two. Its bits are neither
+// those of the shard nor those of a table's home.
+func (*filter) index(place uint64, n int) int { return int(place>>32) & (n - 1) }
 
-func (f *filter) index(place uint64) uint16 { return uint16(place >> 32) }
+// none reports that nobody has a hole at place.
+func (f *filter) none(place uint64) bool {
+	return f.coarse[f.index(place, len(f.coarse))].Load() == 0 || f.fine[f.index(place, len(f.fine))].Load() == 0
+}
+
+func (f *filter) add(place uint64) {
+	f.coarse[f.index(place, len(f.coarse))].Add(1)
+	f.fine[f.index(place, len(f.fine))].Add(1)
+}
+
+func (f *filter) remove(place uint64) {
+	f.coarse[f.index(place, len(f.coarse))].Add(^uint32(0))
+	f.fine[f.index(place, len(f.fine))].Add(^uint32(0))
+}
 
 // New returns an empty index whose queries look at every step-th block. With step
 // 0 they look at the last block first and then halve.

@@ -164,6 +164,53 @@ func TestLooks(t *testing.T) {
 	}
 }
 
+// TestFilter checks that no hole is overlooked, and that the filter is empty when
+// all holes are gone.
+func TestFilter(t *testing.T) {
+	var f filter
+	const n = 5000
+	for i := range uint64(n) {
+		f.add(mix(1, i))
+		if f.none(mix(1, i)) {
+			t.Fatalf("hole %d is overlooked", i)
+		}
+	}
+	for i := range uint64(n) {
+		f.remove(mix(1, i))
+		if i+1 < n && f.none(mix(1, n-1)) {
+			t.Fatalf("the last hole is overlooked after %d are gone", i+1)
+		}
+	}
+	for i := range uint64(n) {
+		if !f.none(mix(1, i)) {
+			t.Fatalf("hole %d is still there", i)
+		}
+	}
+}
+
+// TestShapeDepth looks at the depth while there are holes.
+func TestShapeDepth(t *testing.T) {
+	x, w, _ := open(t, DefaultStep, 2)
+	want := func(depth int) {
+		t.Helper()
+		if got := x.Shape().MaxDepth; got != depth {
+			t.Errorf("the depth is %d, want %d", got, depth)
+		}
+	}
+	names, path := prompt(30)
+	want(0)
+	w.Apply(&indexer.Event{Kind: indexer.Stored, Sequences: names, Locals: path})
+	w.Apply(&indexer.Event{Slot: 1, Kind: indexer.Stored, Sequences: names[:20], Locals: path[:20]})
+	want(30)
+	w.Apply(&indexer.Event{Kind: indexer.Removed, Sequences: names[5:15]})
+	want(30)
+	w.Apply(&indexer.Event{Kind: indexer.Removed, Sequences: names[20:]})
+	want(20)
+	w.Detach(1)
+	w.Detach(0)
+	want(0)
+}
+
 // TestReachable compares the count of places that a rank can reach with what there
 // is, and wants it to be unknown while there is a hole.
 func TestReachable(t *testing.T) {
@@ -257,19 +304,20 @@ func TestCheckFindsDamage(t *testing.T) {
 		return &r.places.cells[r.places.find(place(w, seq))].value
 	}
 	damages := map[string]func(x *Index, w *Writer){
-		"a slot without a name":             func(x *Index, _ *Writer) { x.shard(99).add(99, 1) },
-		"a name without a place":            func(_ *Index, w *Writer) { *w.ranks[0].names.put(99) = 99 },
-		"a name that is not counted":        func(_ *Index, w *Writer) { *w.ranks[0].names.put(99) = place(w, 0) },
-		"a held place without a slot":       func(x *Index, w *Writer) { x.shard(place(w, 0)).remove(place(w, 0), 0) },
-		"a wrong number of names":           func(_ *Index, w *Writer) { w.ranks[0].names.used++ },
-		"a wrong number of places":          func(x *Index, w *Writer) { x.shard(place(w, 0)).places.used++ },
-		"a wrong number of children":        func(_ *Index, w *Writer) { tieOf(w, 0).children++ },
-		"a wrong number of a place's names": func(_ *Index, w *Writer) { tieOf(w, 0).names++ },
-		"a hole that is not counted":        func(x *Index, _ *Writer) { x.holes[5].Add(1) },
-		"a wrong number of holes":           func(_ *Index, w *Writer) { w.ranks[0].holes++ },
+		"a slot without a name":               func(x *Index, _ *Writer) { x.shard(99).add(99, 1) },
+		"a name without a place":              func(_ *Index, w *Writer) { *w.ranks[0].names.put(99) = 99 },
+		"a name that is not counted":          func(_ *Index, w *Writer) { *w.ranks[0].names.put(99) = place(w, 0) },
+		"a held place without a slot":         func(x *Index, w *Writer) { x.shard(place(w, 0)).remove(place(w, 0), 0) },
+		"a wrong number of names":             func(_ *Index, w *Writer) { w.ranks[0].names.used++ },
+		"a wrong number of places":            func(x *Index, w *Writer) { x.shard(place(w, 0)).places.used++ },
+		"a wrong number of children":          func(_ *Index, w *Writer) { tieOf(w, 0).children++ },
+		"a wrong number of a place's names":   func(_ *Index, w *Writer) { tieOf(w, 0).names++ },
+		"a hole that is not counted":          func(x *Index, _ *Writer) { x.holes.fine[5].Add(1) },
+		"a hole that is not counted coarsely": func(x *Index, _ *Writer) { x.holes.coarse[5].Add(1) },
+		"a wrong number of holes":             func(_ *Index, w *Writer) { w.ranks[0].holes++ },
 		"a lost hole": func(x *Index, _ *Writer) {
-			for i := range x.holes {
-				x.holes[i].Store(0)
+			for i := range x.holes.fine {
+				x.holes.fine[i].Store(0)
 			}
 		},
 		"an event that never ends": func(_ *Index, w *Writer) { w.ranks[0].version.Add(1) },

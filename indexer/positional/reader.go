@@ -61,7 +61,7 @@ func (r *Reader) start() {
 	r.ranks = r.ranks[:0]
 	if n := len(r.first); n > 0 {
 		if need := 64 * (int(r.first[n-1].index) + 1); need > len(r.scores) {
-			r.scores = make([]uint32, need)
+			r.scores = make([]uint32, max(need, 2*len(r.scores)))
 		}
 	}
 	for slot := range r.first.slots {
@@ -100,7 +100,7 @@ func (r *Reader) jump(query []indexer.LocalHash, depth int) int {
 		if i == len(r.places) {
 			r.places = append(r.places, next(r.places[i-1], query[i]))
 		}
-		if r.x.holes.at(r.places[i]).Load() != 0 {
+		if !r.x.holes.none(r.places[i]) {
 			return i
 		}
 	}

@@ -38,8 +38,8 @@ type tie struct {
 
 // Attach implements indexer.Writer.
 func (w *Writer) Attach(slot indexer.Slot) {
-	for int(slot) >= len(w.ranks) {
-		w.ranks = append(w.ranks, nil)
+	if need := int(slot) + 1 - len(w.ranks); need > 0 {
+		w.ranks = append(w.ranks, make([]*rank, need)...)
 	}
 	at := &w.x.versions[slot]
 	if at.Load() == nil {
@@ -156,7 +156,7 @@ func (w *Writer) hold(r *rank, slot indexer.Slot, place, above uint64) {
 		return
 	}
 	if t.children > 0 {
-		w.x.holes.at(place).Add(^uint32(0))
+		w.x.holes.remove(place)
 		r.holes--
 	}
 	t.parent = above
@@ -205,7 +205,7 @@ func (w *Writer) release(r *rank, slot indexer.Slot, place uint64) {
 	}
 	above := t.parent
 	if t.children > 0 {
-		w.x.holes.at(place).Add(1)
+		w.x.holes.add(place)
 		r.holes++
 	} else {
 		r.places.remove(i)
@@ -217,7 +217,7 @@ func (w *Writer) release(r *rank, slot indexer.Slot, place uint64) {
 	t = &r.places.cells[i].value
 	if t.children--; t.children == 0 && t.names == 0 {
 		// The hole has no block of the rank below it any more.
-		w.x.holes.at(above).Add(^uint32(0))
+		w.x.holes.remove(above)
 		r.holes--
 		r.places.remove(i)
 	}
@@ -233,7 +233,7 @@ func (w *Writer) clear(slot indexer.Slot) int {
 		case c.value.names > 0:
 			w.x.shard(c.key).remove(c.key, slot)
 		default:
-			w.x.holes.at(c.key).Add(^uint32(0))
+			w.x.holes.remove(c.key)
 		}
 	}
 	r.version.Store(before + 2)

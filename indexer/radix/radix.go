@@ -75,8 +75,8 @@ type writer struct{ x *Index }
 func (w writer) Attach(slot indexer.Slot) {
 	w.x.mu.Lock()
 	defer w.x.mu.Unlock()
-	for int(slot) >= len(w.x.live) {
-		w.x.live = append(w.x.live, table[indexer.SequenceHash, *node]{})
+	if need := int(slot) + 1 - len(w.x.live); need > 0 {
+		w.x.live = append(w.x.live, make([]table[indexer.SequenceHash, *node], need)...)
 	}
 }
 
