@@ -32,10 +32,12 @@
 // or twice the room when its content calls for it. That also makes known how
 // large it is. Nodes without use are kept for the next ones, as many as an eighth
 // of those in use. With both, events and queries do not allocate as long as the
-// amount of content stays about the same.
+// amount of content stays about the same, but for a small map that Go doubles all
+// the same, once in some thousand full exchanges of its content.
 //
 // # Limits
 //
-// A block costs a node of two maps, some 300 bytes, and each rank that holds it
-// another 40. A query costs a map look-up for each rank at each block.
+// A place costs a node with two maps, about 370 bytes, and each rank that holds it
+// another 30 to 60. The collector has to follow all their pointers. A query costs a
+// map look-up for each rank at each block.
 package radix
