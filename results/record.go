@@ -31,6 +31,7 @@ type Record struct {
 	Index        *IndexState   `json:"index,omitempty"`                  // what the index held after the drain and how; only if the drain ended and no event thread failed
 	Resident     *Resident     `json:"resident_blocks,omitempty"`        // resident blocks after the drain; only if they were tracked
 	Reader       *Reader       `json:"resident_blocks_reader,omitempty"` // what the reader of resident blocks achieved; only if there was one
+	Approximate  *Approximate  `json:"approximate,omitempty"`            // what approximate retention did in the place of the engines' KV events when the corpus was prepared; only if it did
 	Anomalies    Anomalies     `json:"anomalies"`                        // odd events that the index met
 	Validity     Validity      `json:"validity"`                         // whether the trial measured what it set out to
 	Verify       *Verify       `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
@@ -75,40 +76,42 @@ type Host struct {
 
 // Config is what was asked for and what it became.
 type Config struct {
-	Index               string  `json:"index"`                        // name of the index
-	Workers             int     `json:"workers"`                      // workers of the fleet
-	DPRanks             int     `json:"dp_ranks"`                     // data-parallel ranks of each worker
-	Ranks               int     `json:"ranks"`                        // ranks in all
-	BlockSize           int     `json:"block_size"`                   // tokens of a KV block
-	TraceBlockSize      int     `json:"trace_block_size"`             // tokens that one hash id of the trace stands for
-	GPUBlocks           int     `json:"gpu_blocks"`                   // KV blocks that one rank can hold
-	LengthFactor        int     `json:"length_factor"`                // prompts are this many times as long as in the trace
-	DuplicationFactor   int     `json:"duplication_factor"`           // copies of the trace with blocks of their own
-	SpeedUp             float64 `json:"speed_up"`                     // arrivals come this many times as fast before the scaling to the window
-	Rescale             string  `json:"rescale"`                      // how timelines were scaled to the window
-	TimeModel           string  `json:"time_model"`                   // time model of the mock engines
-	WindowNS            int64   `json:"window_ns"`                    // window over which operations are offered, in ns
-	EventThreads        int     `json:"event_threads"`                // threads that apply events
-	QueryThreads        int     `json:"query_threads"`                // threads that answer queries
-	QueryLanes          int     `json:"query_lanes"`                  // queues of queries
-	EventIssuers        int     `json:"event_issuers"`                // threads that issue events
-	Assign              string  `json:"assign" schema:"optional"`     // how ranks went to event threads: "roundrobin", "hash" or "balanced"; older records lack it and had "roundrobin"
-	HugePages           bool    `json:"huge_pages" schema:"optional"` // the index was asked to put its large tables on huge pages
-	QueueCapacity       int     `json:"queue_capacity"`               // events that wait at most between one issuer and one event thread
-	IssuerSpinNS        int64   `json:"issuer_spin_ns"`               // an issuer sleeps until so many ns before a deadline, then spins
-	QuiesceNS           int64   `json:"quiesce_ns"`                   // quiet time before the start, in ns
-	WarmupLookups       int     `json:"warmup_lookups"`               // lookups before the start
-	TrackResidentBlocks bool    `json:"track_resident_blocks"`        // resident blocks were counted
-	CounterLayout       string  `json:"counter_layout"`               // "packed" or "padded" counters; "" without them
-	Pinned              bool    `json:"pinned"`                       // every thread on a CPU of its own choosing, confirmed
-	SharedCPUs          bool    `json:"shared_cpus"`                  // threads of different roles may share a CPU
-	Idle                string  `json:"idle"`                         // what a thread without work does: "spin" or "yield"
-	QueryIssuerCPU      string  `json:"query_issuer_cpu"`             // CPU list of the query issuer; "" if not pinned
-	IssuerCPUs          string  `json:"issuer_cpus"`                  // CPU list of the event issuers; "" if not pinned
-	BackendCPUs         string  `json:"backend_cpus"`                 // CPU list of query and event threads; "" if not pinned
-	ReaderCPU           string  `json:"reader_cpu"`                   // CPU list of the reader; "" if not pinned or none
-	ReaderRate          float64 `json:"reader_rate"`                  // passes/s asked of the reader; 0: without pause, or no reader
-	GOMAXPROCS          int     `json:"gomaxprocs"`                   // Go code that may run at the same time, in threads
+	Index               string  `json:"index"`                         // name of the index
+	Workers             int     `json:"workers"`                       // workers of the fleet
+	DPRanks             int     `json:"dp_ranks"`                      // data-parallel ranks of each worker
+	Ranks               int     `json:"ranks"`                         // ranks in all
+	BlockSize           int     `json:"block_size"`                    // tokens of a KV block
+	TraceBlockSize      int     `json:"trace_block_size"`              // tokens that one hash id of the trace stands for
+	GPUBlocks           int     `json:"gpu_blocks"`                    // KV blocks that one rank can hold
+	LengthFactor        int     `json:"length_factor"`                 // prompts are this many times as long as in the trace
+	DuplicationFactor   int     `json:"duplication_factor"`            // copies of the trace with blocks of their own
+	SpeedUp             float64 `json:"speed_up"`                      // arrivals come this many times as fast before the scaling to the window
+	Rescale             string  `json:"rescale"`                       // how timelines were scaled to the window
+	TimeModel           string  `json:"time_model"`                    // time model of the mock engines
+	Approximate         string  `json:"approximate" schema:"optional"` // what took the place of the engines' KV events: "ttl" or "lru" retention of routing decisions; "" or absent: nothing
+	TTLNS               int64   `json:"ttl_ns" schema:"optional"`      // how long blocks live with "ttl", in ns of the engines' time; else 0
+	WindowNS            int64   `json:"window_ns"`                     // window over which operations are offered, in ns
+	EventThreads        int     `json:"event_threads"`                 // threads that apply events
+	QueryThreads        int     `json:"query_threads"`                 // threads that answer queries
+	QueryLanes          int     `json:"query_lanes"`                   // queues of queries
+	EventIssuers        int     `json:"event_issuers"`                 // threads that issue events
+	Assign              string  `json:"assign" schema:"optional"`      // how ranks went to event threads: "roundrobin", "hash" or "balanced"; older records lack it and had "roundrobin"
+	HugePages           bool    `json:"huge_pages" schema:"optional"`  // the index was asked to put its large tables on huge pages
+	QueueCapacity       int     `json:"queue_capacity"`                // events that wait at most between one issuer and one event thread
+	IssuerSpinNS        int64   `json:"issuer_spin_ns"`                // an issuer sleeps until so many ns before a deadline, then spins
+	QuiesceNS           int64   `json:"quiesce_ns"`                    // quiet time before the start, in ns
+	WarmupLookups       int     `json:"warmup_lookups"`                // lookups before the start
+	TrackResidentBlocks bool    `json:"track_resident_blocks"`         // resident blocks were counted
+	CounterLayout       string  `json:"counter_layout"`                // "packed" or "padded" counters; "" without them
+	Pinned              bool    `json:"pinned"`                        // every thread on a CPU of its own choosing, confirmed
+	SharedCPUs          bool    `json:"shared_cpus"`                   // threads of different roles may share a CPU
+	Idle                string  `json:"idle"`                          // what a thread without work does: "spin" or "yield"
+	QueryIssuerCPU      string  `json:"query_issuer_cpu"`              // CPU list of the query issuer; "" if not pinned
+	IssuerCPUs          string  `json:"issuer_cpus"`                   // CPU list of the event issuers; "" if not pinned
+	BackendCPUs         string  `json:"backend_cpus"`                  // CPU list of query and event threads; "" if not pinned
+	ReaderCPU           string  `json:"reader_cpu"`                    // CPU list of the reader; "" if not pinned or none
+	ReaderRate          float64 `json:"reader_rate"`                   // passes/s asked of the reader; 0: without pause, or no reader
+	GOMAXPROCS          int     `json:"gomaxprocs"`                    // Go code that may run at the same time, in threads
 }
 
 // Totals counts the work that was offered and the work that was done.
@@ -307,6 +310,24 @@ type Anomalies struct {
 	Conflicting    int64         `json:"conflicting"`     // blocks stored under another parent than before
 	Malformed      int64         `json:"malformed"`       // events that could not be understood
 	ByRank         []RankAnomaly `json:"by_rank"`         // the same for each rank with at least one
+}
+
+// Approximate says what approximate retention did when the corpus was prepared,
+// and how far it was from the engines. For each request that ran, the leading
+// blocks that it held for the rank when the request came are compared with those
+// that the engine found in its cache: predicted - over + under is
+// totals.engine_hit_blocks.
+type Approximate struct {
+	PredictedBlocks int64 `json:"predicted_blocks"`       // blocks that it predicted to be hit
+	OverPredicted   int64 `json:"over_predicted_blocks"`  // blocks predicted and not hit
+	UnderPredicted  int64 `json:"under_predicted_blocks"` // blocks hit and not predicted
+	Decisions       int64 `json:"decisions"`              // requests that were routed
+	ExpiredBlocks   int64 `json:"expired_blocks"`         // blocks that went by time
+	EvictedBlocks   int64 `json:"evicted_blocks"`         // blocks that went for room
+	OverCapacity    int64 `json:"over_capacity"`          // decisions and changes after which more blocks were in use than a rank holds
+	PeakOver        int64 `json:"peak_over_blocks"`       // by how many blocks at most
+	PeakBlocks      int64 `json:"peak_blocks"`            // most blocks held for one rank
+	Collisions      int64 `json:"collisions"`             // prompts and answers cut off at a block whose name was taken
 }
 
 // RankAnomaly is the odd events of one rank.

@@ -167,6 +167,7 @@ func TestSchemaNeedsEveryField(t *testing.T) {
 		"/resident_blocks": true, "/resident_blocks_reader": true, "/verify": true,
 		"/event_threads": true, "/index": true, "/index/memory": true, "/index/shape": true,
 		"/config/assign": true, "/config/huge_pages": true,
+		"/config/approximate": true, "/config/ttl_ns": true,
 		"/resident_blocks/reachable_sum": true, "/resident_blocks/reachable_ranks": true,
 	}
 	walk(whole, "", func(path string, parent map[string]any, key string) {

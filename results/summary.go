@@ -84,6 +84,13 @@ func (s *summary) what(r *Record) {
 	if c.Assign != "" {
 		assigned = " (" + c.Assign + ")"
 	}
+	switch {
+	case c.Approximate == "":
+	case c.TTLNS > 0:
+		s.wrap("events   ", fmt.Sprintf("APPROXIMATE, not the engines': %s retention of routing decisions for %s", c.Approximate, ns(c.TTLNS)))
+	default:
+		s.wrap("events   ", fmt.Sprintf("APPROXIMATE, not the engines': %s retention of routing decisions", c.Approximate))
+	}
 	s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event%s", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads, assigned))
 	switch {
 	case c.Pinned && c.SharedCPUs:
@@ -165,6 +172,17 @@ func (s *summary) state(r *Record) {
 	s.eventThreads(r)
 	s.wrap("answers  ", fmt.Sprintf("%.1f ranks matched a query; the mock engines hit %.1f%% of the request blocks",
 		over(r.Totals.MatchedRanks, r.Totals.CompletedQueries), 100*over(r.Totals.EngineHitBlocks, r.Totals.RequestBlocks)))
+	if a := r.Approximate; a != nil {
+		share := func(n int64) float64 { return 100 * over(n, r.Totals.RequestBlocks) }
+		s.wrap("guessed  ", fmt.Sprintf("approximate retention predicted %.1f%%: %.1f%% too many and %.1f%% too few, request by request; %s blocks expired, %s were evicted",
+			share(a.PredictedBlocks), share(a.OverPredicted), share(a.UnderPredicted), count(float64(a.ExpiredBlocks)), count(float64(a.EvictedBlocks))))
+		if a.OverCapacity > 0 {
+			s.wrap("         ", fmt.Sprintf("over capacity after %s changes, by up to %s blocks", count(float64(a.OverCapacity)), count(float64(a.PeakOver))))
+		}
+		if a.Collisions > 0 {
+			s.wrap("         ", fmt.Sprintf("prompts and answers cut off where two blocks had one name: %d", a.Collisions))
+		}
+	}
 	if b := r.Resident; b != nil {
 		s.wrap("resident ", fmt.Sprintf("%s blocks on %d ranks; min %s, median %s, max %s a rank",
 			count(float64(b.Sum)), b.Ranks, count(float64(b.Min)), count(float64(b.Median)), count(float64(b.Max))))

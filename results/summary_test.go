@@ -32,7 +32,12 @@ func TestSummaryGolden(t *testing.T) {
 	injected := sampleRecord()
 	injected.Injected = &Injected{EventDelayNS: 200, QueryWork: 2}
 
-	for name, r := range map[string]*Record{"injected": injected, "overloaded": sampleRecord(), "pinned": pinned, "invalid": invalid, "empty": {}} {
+	guessed := sampleRecord()
+	guessed.Config.Approximate, guessed.Config.TTLNS = "ttl", 120e9
+	guessed.Approximate = &Approximate{PredictedBlocks: 90000, OverPredicted: 13000, UnderPredicted: 3000, Decisions: 12031,
+		ExpiredBlocks: 45000, EvictedBlocks: 1200, OverCapacity: 17, PeakOver: 250, PeakBlocks: 9000, Collisions: 1}
+
+	for name, r := range map[string]*Record{"approximate": guessed, "injected": injected, "overloaded": sampleRecord(), "pinned": pinned, "invalid": invalid, "empty": {}} {
 		var b strings.Builder
 		if err := WriteSummary(&b, r); err != nil {
 			t.Fatal(err)

@@ -193,6 +193,8 @@ func (t *trial) config() results.Config {
 		SpeedUp:             o.SpeedUp,
 		Rescale:             o.Rescale,
 		TimeModel:           o.TimeModel,
+		Approximate:         o.Approximate,
+		TTLNS:               o.TTLNS,
 		WindowNS:            t.corpus.Manifest.WindowNS,
 		EventThreads:        p.Threads.EventThreads,
 		QueryThreads:        p.Threads.QueryThreads,
@@ -257,6 +259,9 @@ func (t *trial) totals(rec *results.Record, s *stamps) {
 	tt.RemovedEvents, tt.RemovedBlocks = m.RemovedEvents, m.RemovedBlocks
 	tt.ClearedEvents, tt.BlockOps = m.ClearedEvents, m.BlockOps()
 	tt.EngineHitBlocks = m.HitBlocks
+	if t.corpus.Manifest.Options.Approximate != "" {
+		rec.Approximate = approximate(&m.Approximate)
+	}
 	for i, seen := range s.seen {
 		query := t.corpus.Ops[i].Kind == corpus.Query
 		if seen&seenHanded != 0 {
@@ -512,5 +517,20 @@ func (t *trial) anomalies(rec *results.Record, effects []indexer.EffectTotals) {
 		a.Conflicting += one.Conflicting
 		a.Malformed += one.Malformed
 		a.ByRank = append(a.ByRank, one)
+	}
+}
+
+func approximate(a *corpus.Approximate) *results.Approximate {
+	return &results.Approximate{
+		PredictedBlocks: a.PredictedBlocks,
+		OverPredicted:   a.OverPredicted,
+		UnderPredicted:  a.UnderPredicted,
+		Decisions:       a.Decisions,
+		ExpiredBlocks:   a.ExpiredBlocks,
+		EvictedBlocks:   a.EvictedBlocks,
+		OverCapacity:    a.OverCapacity,
+		PeakOver:        a.PeakOver,
+		PeakBlocks:      a.PeakBlocks,
+		Collisions:      a.Collisions,
 	}
 }

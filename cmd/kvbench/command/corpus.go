@@ -122,7 +122,6 @@ the window is not longer than the old one; a longer one keeps the old grain.`,
 	cmd.Flags().DurationVarP(&window, "duration", "d", 0, "the new window")
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
-	cmd.Flags().Lookup("duration").DefValue = ""
 	return cmd
 }
 
@@ -169,6 +168,14 @@ func writeCorpusInfo(w io.Writer, sha string, d *corpus.Description) error {
 	row("transforms", "length x %d, copies x %d, speed-up %g, seed %d", o.LengthFactor, o.DuplicationFactor, o.SpeedUp, m.Seed)
 	row("window", "%v, timelines scaled by %s", time.Duration(m.WindowNS), o.Rescale)
 	row("time model", "%s", o.TimeModel)
+	switch o.Approximate {
+	case "":
+		row("events of", "the engines")
+	case corpus.ApproximateTTL:
+		row("events of", "approximate retention: %s, %v", o.Approximate, time.Duration(o.TTLNS))
+	default:
+		row("events of", "approximate retention: %s", o.Approximate)
+	}
 	row("queries", "%d with %d blocks, %.0f/s", t.Requests, t.RequestBlocks, d.QueriesPerSec)
 	row("events", "%d, %.0f/s: %d stored (%d blocks), %d removed (%d blocks)", t.Events(), d.EventsPerSec, t.StoredEvents, t.StoredBlocks, t.RemovedEvents, t.RemovedBlocks)
 	row("block-ops", "%d, %.0f/s", d.BlockOps, d.BlockOpsPerSec)
@@ -176,6 +183,11 @@ func writeCorpusInfo(w io.Writer, sha string, d *corpus.Description) error {
 		d.EventsPerRank.Min, d.EventsPerRank.Max, d.EventsPerRank.Median)
 	row("at once", "%d deadlines, at most %d operations on one", d.Deadlines, d.MostAtOnce)
 	row("engines", "%d blocks hit, %d of the stored ones generated", t.HitBlocks, t.OutputBlocks)
+	if a := &t.Approximate; o.Approximate != "" {
+		row("retention", "%d blocks predicted, %d too many and %d too few", a.PredictedBlocks, a.OverPredicted, a.UnderPredicted)
+		row("", "%d blocks expired, %d evicted, peak %d a rank", a.ExpiredBlocks, a.EvictedBlocks, a.PeakBlocks)
+		row("", "over capacity after %d changes, by up to %d blocks", a.OverCapacity, a.PeakOver)
+	}
 	row("", "%d requests refused, peaks: %d blocks active, %d requests waiting", t.RefusedRequests, t.PeakActive, t.PeakQueue)
 	if err := tw.Flush(); err != nil {
 		return err

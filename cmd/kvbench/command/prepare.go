@@ -1,12 +1,14 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
 	"github.com/kvbench/kvbench/trace"
@@ -17,6 +19,7 @@ import (
 // them.
 type prepareFlags struct {
 	options corpus.Options
+	ttl     time.Duration
 	seed    uint64
 	window  time.Duration
 	maxLine int
@@ -25,7 +28,7 @@ type prepareFlags struct {
 // preparation are the names of the flags, which a saved corpus has settled.
 var preparation = []string{
 	"workers", "dp-ranks", "trace-block-size", "block-size", "gpu-blocks", "length-factor",
-	"duplication-factor", "speed-up", "rescale", "seed", "duration",
+	"duplication-factor", "speed-up", "rescale", "seed", "duration", "approximate", "ttl",
 }
 
 func (p *prepareFlags) register(fl *pflag.FlagSet) {
@@ -40,6 +43,8 @@ func (p *prepareFlags) register(fl *pflag.FlagSet) {
 	fl.Float64Var(&o.SpeedUp, "speed-up", 1, "divide the trace's times by this before the mock engines see them")
 	fl.IntVar(&p.maxLine, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
 	fl.StringVar(&o.Rescale, "rescale", "rank", "scale the timelines to the window: each rank's on its own (rank), or all by one factor (global)")
+	fl.StringVar(&o.Approximate, "approximate", "", "in the place of the engines' KV events, store every routing decision for its rank, until a time has passed (ttl) or --gpu-blocks are full (lru)")
+	fl.DurationVar(&p.ttl, "ttl", retention.DefaultTTL, "how long --approximate ttl keeps a block after the last decision that had it, in the trace's time")
 	fl.Uint64Var(&p.seed, "seed", 42, "seed of every random choice")
 	fl.DurationVarP(&p.window, "duration", "d", 10*time.Second, "the window that the work is offered in")
 }
@@ -57,6 +62,14 @@ func (p *prepareFlags) input(fl *pflag.FlagSet, source string) (trial.Input, err
 				return in, fmt.Errorf("--%s has no effect on a saved corpus, which was prepared already; leave it out, or give the trace", name)
 			}
 		}
+	}
+	switch {
+	case in.Options.Approximate == corpus.ApproximateTTL:
+		in.Options.TTLNS = int64(p.ttl)
+	case fl.Changed("approximate") && in.Options.Approximate == "":
+		return in, errors.New("--approximate is empty; it must be ttl or lru")
+	case fl.Changed("ttl"):
+		return in, errors.New("--ttl has no effect without --approximate ttl; add that or leave this out")
 	}
 	return in, nil
 }

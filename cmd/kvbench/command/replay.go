@@ -110,11 +110,13 @@ func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	for _, name := range []string{"inject-event-delay", "inject-query-work"} {
 		_ = fl.MarkHidden(name)
 	}
-	// Their zero values mean that the choice is left to kvbench, as the help says.
+	// Without them the choice is left to kvbench, as the help says: it prints no
+	// default that is zero.
 	for _, name := range []string{"query-issuer-cpu", "issuer-spin", "resident-blocks-reader-cpu", "resident-blocks-reader-rate"} {
-		fl.Lookup(name).DefValue = ""
+		fl.Lookup(name).DefValue = "0"
 	}
 	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
+	_ = cmd.RegisterFlagCompletionFunc("approximate", fixed("ttl", "lru"))
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
 	_ = cmd.RegisterFlagCompletionFunc("assign", fixed(replay.Assignments()...))
 	_ = cmd.RegisterFlagCompletionFunc("counter-layout", fixed("packed", "padded"))
