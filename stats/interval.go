@@ -31,6 +31,7 @@ const (
 	MethodTrimmedLogT    Method = "trimmed-t-on-logarithms"
 	MethodAnytime        Method = "anytime-sign-sequence"
 	MethodStratified     Method = "stratified-by-order"
+	MethodUnpaired       Method = "unpaired-hodges-lehmann"
 	MethodPercentile     Method = "percentile-bootstrap"
 	MethodMovingBlock    Method = "moving-block-bootstrap"
 )
@@ -47,6 +48,8 @@ const (
 	Symmetric Basis = "symmetric distributions"
 	// Normal: exact for normal values (on the scale of the method).
 	Normal Basis = "normal distributions"
+	// SameForm: exact for any two continuous distributions that differ by a factor.
+	SameForm Basis = "distributions that differ by a factor"
 	// Nominal: the asked level, reached approximately or for many values only.
 	Nominal Basis = "nominal"
 )
@@ -121,6 +124,9 @@ func (iv Interval) Explain() string {
 	case TooFewValues:
 		return fmt.Sprintf("%d values; an interval needs at least %d", iv.N, MinValues)
 	case TooManyValues:
+		if iv.Method == MethodUnpaired {
+			return fmt.Sprintf("this method looks at all pairs and takes at most %d values on a side", maxUnpaired)
+		}
 		return fmt.Sprintf("%d values; this method looks at all pairs and takes at most %d", iv.N, maxExact)
 	case LevelUnreached:
 		return fmt.Sprintf("%d values do not reach a level of %g%%", iv.N, 100*iv.Level)
