@@ -5,7 +5,7 @@ import "math/bits"
 // pool recycles the slices of one event thread: those that nodes have for their
 // partial holders, chunks of the bitset and children. Capacities are powers of
 // two.
-type pool[T any] struct{ free [17][][]T }
+type pool[T any] struct{ free [bits.UintSize][][]T }
 
 // keep bounds what a pool keeps of each capacity, in elements.
 const keep = 1024

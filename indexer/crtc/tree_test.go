@@ -275,6 +275,45 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
+// TestManyChildren hangs more prompts below one than there are ranks, and below the
+// root.
+func TestManyChildren(t *testing.T) {
+	const n = 120_000
+	x, w := newIndex(t, 1)
+	s, l := chain(1, 4)
+	w.mustStore(t, 0, nil, s, l)
+	for i := range uint64(n) {
+		parent := s
+		if i%2 == 0 {
+			parent = nil
+		}
+		own := []indexer.SequenceHash{indexer.SequenceHash(i)}
+		w.mustStore(t, 0, parent, own, []indexer.LocalHash{indexer.LocalHash(i)})
+	}
+	mustCheck(t, x)
+	if got := x.Shape(); got.Units != n+1 {
+		t.Errorf("%d prompts have the shape %+v", n, got)
+	}
+	r := x.Reader()
+	var ans indexer.Answer
+	for i := range indexer.LocalHash(n) {
+		path, want := append(append([]indexer.LocalHash{}, l...), i), uint32(5)
+		if i%2 == 0 {
+			path, want = []indexer.LocalHash{i, 1}, 1
+		}
+		if r.Find(path, indexer.FindOptions{}, &ans); ans.Score(0) != want {
+			t.Fatalf("child %d: %d blocks, want %d", i, ans.Score(0), want)
+		}
+	}
+	for i := range indexer.SequenceHash(n) {
+		w.mustRemove(t, 0, i*40_507%n)
+	}
+	mustCheck(t, x)
+	if got := x.Shape(); got.Units != 1 || got.Blocks != 4 {
+		t.Errorf("without the children the shape is %+v", got)
+	}
+}
+
 // TestGrowingByOne extends a prompt block by block, which must not make a node of
 // each.
 func TestGrowingByOne(t *testing.T) {
