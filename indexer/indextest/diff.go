@@ -11,7 +11,7 @@ import (
 )
 
 // Diff runs a history through an oracle and another index and returns the first
-// difference in effects, counts and answers, or the first invariant that the
+// difference in effects, counts of resident and reachable blocks, and answers, or the first invariant that the
 // index says it has lost. After each operation it asks for the document that the
 // operation was about; at the end it asks for all documents and takes all
 // blocks away.
@@ -78,11 +78,33 @@ func (d *diff) step(i int, op Op) error {
 	if want, got := d.want.owner[slot].Blocks(slot), d.got.owner[slot].Blocks(slot); got != want {
 		return fmt.Errorf("slot %d has %d blocks, want %d", slot, got, want)
 	}
+	if err := d.reachable(slot); err != nil {
+		return err
+	}
 	if err := d.answers(s.doc, int(op.From)); err != nil {
 		return err
 	}
 	if i%8 == 0 {
 		return d.check()
+	}
+	return nil
+}
+
+// reachable compares the number of places that a rank can reach, if the index
+// knows it.
+func (d *diff) reachable(slot indexer.Slot) error {
+	counter, ok := d.got.owner[slot].(indexer.ReachableCounter)
+	if !ok {
+		return nil
+	}
+	oracle, ok := d.want.index.(interface{ CountReachable(indexer.Slot) int })
+	if !ok {
+		return fmt.Errorf("the oracle %s cannot say how many places can be reached, and %s can", d.want.name, d.got.name)
+	}
+	if got, known := counter.Reachable(slot); known {
+		if want := oracle.CountReachable(slot); got != want {
+			return fmt.Errorf("slot %d can reach %d places, want %d", slot, got, want)
+		}
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ type broken struct {
 	find  func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer)
 	// blocks changes a count.
 	blocks func(n int) int
+	// reachable is what it says of the places that a rank can reach.
+	reachable func(w indexer.Writer, slot indexer.Slot) int
 }
 
 type brokenWriter struct {
@@ -49,6 +51,13 @@ func (w brokenWriter) Blocks(slot indexer.Slot) int {
 		return w.x.blocks(n)
 	}
 	return n
+}
+
+func (w brokenWriter) Reachable(slot indexer.Slot) (int, bool) {
+	if w.x.reachable == nil {
+		return 0, false
+	}
+	return w.x.reachable(w.Writer, slot), true
 }
 
 func (r brokenReader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *indexer.Answer) {
@@ -158,6 +167,9 @@ var faults = map[string]func() *broken{
 	"drops removals":         dropsRemovals,
 	"overcounts after holes": overcounts,
 	"counts one too many":    func() *broken { return &broken{blocks: func(n int) int { return n + n/6 }} },
+	"says that all blocks can be reached": func() *broken {
+		return &broken{reachable: func(w indexer.Writer, slot indexer.Slot) int { return w.Blocks(slot) }}
+	},
 	"forgets far slots": func() *broken {
 		return &broken{find: func(r indexer.Reader, query []indexer.LocalHash, ans *indexer.Answer) {
 			var all indexer.Answer

@@ -4,6 +4,7 @@ package reference
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/kvbench/kvbench/indexer"
@@ -95,6 +96,34 @@ func (x *Index) check(p *place, names map[*place]map[indexer.Slot]int) error {
 		}
 	}
 	return nil
+}
+
+// CountReachable walks over what the rank in slot holds and returns how many of
+// the places it holds with their whole chain from the root: what an
+// indexer.ReachableCounter must say if it says anything.
+func (x *Index) CountReachable(slot indexer.Slot) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := 0
+	reached := map[*place]bool{x.root: true}
+	for _, p := range x.live[slot] {
+		var chain []*place // that are not in reached, deepest first
+		for {
+			if _, known := reached[p]; known {
+				break
+			}
+			chain = append(chain, p)
+			p = p.parent
+		}
+		for _, below := range slices.Backward(chain) {
+			reached[below] = reached[p] && below.names[slot] > 0
+			if reached[below] {
+				n++
+			}
+			p = below
+		}
+	}
+	return n
 }
 
 // handle is both Writer and Reader.

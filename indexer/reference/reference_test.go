@@ -165,3 +165,51 @@ func TestMillionBlocks(t *testing.T) {
 	}
 	t.Logf("%d blocks stored and removed in %v", slots*docs*length, time.Since(start))
 }
+
+// TestCountReachable follows one rank by hand: A-B-C and A-D, where B has a second
+// name.
+func TestCountReachable(t *testing.T) {
+	x, err := New(indexer.Config{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	w := x.Writer(0)
+	w.Attach(3)
+	w.Attach(4)
+	stored := func(slot indexer.Slot, parent indexer.SequenceHash, pairs ...uint64) *indexer.Event {
+		ev := &indexer.Event{Slot: slot, Kind: indexer.Stored, HasParent: parent != 0, Parent: parent}
+		for i := 0; i < len(pairs); i += 2 {
+			ev.Sequences = append(ev.Sequences, indexer.SequenceHash(pairs[i]))
+			ev.Locals = append(ev.Locals, indexer.LocalHash(pairs[i+1]))
+		}
+		return ev
+	}
+	removed := func(seqs ...indexer.SequenceHash) *indexer.Event {
+		return &indexer.Event{Slot: 3, Kind: indexer.Removed, Sequences: seqs}
+	}
+	for i, step := range []struct {
+		event *indexer.Event
+		want  int
+	}{
+		{stored(3, 0, 11, 1, 12, 2, 13, 3), 3},
+		{stored(4, 0, 11, 1, 12, 2), 3}, // another rank
+		{stored(3, 11, 14, 4), 4},       // D below A
+		{stored(3, 11, 22, 2), 4},       // a second name of B
+		{removed(12), 4},                // B still has the other
+		{removed(22), 2},                // a hole: C is held and out of reach
+		{stored(3, 13, 15, 5), 2},       // growth behind it
+		{stored(3, 11, 32, 2), 5},       // B comes back with a third name
+		{removed(11), 0},                // nothing without A
+		{stored(3, 0, 41, 1), 5},
+		{&indexer.Event{Slot: 3, Kind: indexer.Cleared}, 0},
+	} {
+		w.Apply(step.event)
+		if got := x.CountReachable(3); got != step.want {
+			t.Errorf("step %d: %d places can be reached, want %d", i, got, step.want)
+		}
+	}
+	if got := x.CountReachable(4); got != 2 {
+		t.Errorf("the other rank can reach %d places, want 2", got)
+	}
+}

@@ -104,6 +104,12 @@ func TestHugePages(t *testing.T) {
 			t.Errorf("%d places can be reached on %d ranks, want %d on 5", rec.Resident.ReachableSum, rec.Resident.ReachableRanks, want)
 		}
 	}
+	// Half of the blocks is not what can be reached, and --verify says so.
+	cfg := testConfig(t, c, hugeFactory(0, new(int)))
+	cfg.Verify = true
+	if rec := mustRun(t, cfg); rec.Verify.OK || rec.Verify.Mismatches != 5 || !strings.Contains(rec.Verify.First[0], "can reach") {
+		t.Errorf("verify %+v", rec.Verify)
+	}
 	// Not asked for: not mentioned.
 	asked := 0
 	rec := mustRun(t, testConfig(t, c, hugeFactory(0, &asked)))

@@ -61,7 +61,13 @@ func (t *trial) verify(ctx context.Context, index indexer.Index) (*results.Verif
 	table := t.pool.Residents()
 	for slot, rank := range t.corpus.Ranks {
 		want := uint64(w.Blocks(indexer.Slot(slot)))
-		got, ok := table.Count(indexer.Slot(slot))
+		counts, ok := table.Counts(indexer.Slot(slot))
+		got := counts.Resident
+		if counts.ReachableKnown {
+			if want := uint64(oracle.CountReachable(indexer.Slot(slot))); counts.Reachable != want {
+				differ("rank %v can reach %d places, the reference says %d", rank, counts.Reachable, want)
+			}
+		}
 		switch {
 		case !ok:
 			differ("rank %v has no resident count, the reference has %d blocks", rank, want)
