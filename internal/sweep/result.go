@@ -99,7 +99,8 @@ type Found struct {
 	Reason  string `json:"reason"` // "" if all is well
 }
 
-// Growth is how a figure grows from one point to the next: the exponent e if it
+// Growth is how a figure grows from one point with a valid trial to the next such
+// one: the exponent e if it
 // is proportional to value^e in between.
 type Growth struct {
 	From string `json:"from"`
@@ -303,9 +304,10 @@ func found(how *KeepUp, points []Point, trials []Trial, records map[trialKey]*re
 	return f
 }
 
-// growth compares neighbours.
+// growth compares neighbours among the points with a valid trial.
 func growth(points []Point) []Growth {
 	out := []Growth{}
+	points = slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Valid == 0 })
 	for i := 1; i < len(points); i++ {
 		a, b := &points[i-1], &points[i]
 		step := math.Log(float64(b.Value) / float64(a.Value))

@@ -33,7 +33,8 @@ func (r *Result) WriteText(w io.Writer) error {
 	if axis.Name == Window {
 		b.curves(r.Points)
 	}
-	if len(r.Growth) > 0 {
+	if axis.Name != Window {
+		b.work(axis.Name, r.Points)
 		b.growth(axis.Name, r.Growth)
 	}
 	b.Line("")
@@ -88,7 +89,10 @@ func (b *page) knee(k *Knee) {
 const labelWidth = 9
 
 func (b *page) table(axis string, points []Point) {
-	title := axis[:min(len(axis), labelWidth)]
+	title := axis
+	if len(title) > labelWidth {
+		title = "value"
+	}
 	wide := len(title)
 	for _, p := range points {
 		wide = max(wide, len([]rune(p.column(axis))))
@@ -122,7 +126,26 @@ func (p *Point) column(axis string) string {
 	return label
 }
 
+// work shows what a point had to do and what that took.
+func (b *page) work(axis string, points []Point) {
+	b.Line("")
+	b.Line(fmt.Sprintf("%-21s %13s %13s %9s %13s", axis, "block-ops", "ns a block-op", "event CPU", "peak memory"))
+	for _, p := range points {
+		if p.Valid == 0 {
+			continue
+		}
+		cpu := "-"
+		if p.EventCPUNS > 0 {
+			cpu = ns(p.EventCPUNS)
+		}
+		b.Line(fmt.Sprintf("%-21s %13s %13s %9s %13s", p.Label, short(float64(p.BlockOps)), digits(p.NSPerBlockOp), cpu, short(p.PeakRSSBytes)+"B"))
+	}
+}
+
 func (b *page) growth(axis string, growth []Growth) {
+	if len(growth) == 0 {
+		return
+	}
 	b.Line("")
 	b.Wrap("", "growth: the exponent e if the figure goes with "+axis+"^e (0: no growth, 1: in proportion); ns a block-op only where it did not keep up, event CPU a block")
 	b.Line(fmt.Sprintf("%-21s %13s %9s %9s %9s %11s", axis, "ns a block-op", "event CPU", "query p50", "query p99", "peak memory"))

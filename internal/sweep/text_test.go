@@ -213,3 +213,18 @@ func TestColumnFits(t *testing.T) {
 		}
 	}
 }
+
+func TestGrowthSkipsWhatWasNotMeasured(t *testing.T) {
+	point := func(value int64, p50 float64, valid, keptUp int) Point {
+		label := Axis{Name: "workers"}
+		return Point{Value: value, Label: label.label(value), Trials: 1, Valid: valid, KeptUp: keptUp, NSPerBlockOp: p50, QueryService: Quantiles{P50: p50}}
+	}
+	g := growth([]Point{point(1, 10, 1, 0), point(2, 0, 0, 0), point(4, 40, 1, 0), point(16, 40, 1, 1)})
+	if len(g) != 2 || g[0].From != "1" || g[0].To != "4" || math.Abs(*g[0].QueryP50-1) > 1e-9 || math.Abs(*g[0].NSPerBlockOp-1) > 1e-9 {
+		t.Fatalf("%+v", g)
+	}
+	// At the last point the index kept up, so its throughput is that of the window.
+	if *g[1].QueryP50 != 0 || g[1].NSPerBlockOp != nil || g[1].PeakRSS != nil {
+		t.Errorf("%+v", g[1])
+	}
+}
