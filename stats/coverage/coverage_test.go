@@ -183,33 +183,47 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-func TestSameSeedSameTable(t *testing.T) {
+func TestSameSeedSameCells(t *testing.T) {
+	s := Study{Datasets: 350, Level: 0.9, Seed: 3}
+	cells := func(number int) []Cell {
+		d := Designs()[number]
+		c, err := s.cells(t.Context(), d, uint64(number), truth{median: d.median}, 8, func(int) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for number := range Designs() {
+		one := cells(number)
+		before := runtime.GOMAXPROCS(1)
+		two := cells(number)
+		runtime.GOMAXPROCS(before)
+		if diff := cmp.Diff(one, two); diff != "" {
+			t.Errorf("two runs differ:\n%s", diff)
+		}
+		s.Seed++
+		if cmp.Diff(one, cells(number)) == "" {
+			t.Error("another seed gives the same cells")
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
 	s := Study{Datasets: 150, Sizes: []int{6, 8}, Level: 0.9, Seed: 3}
-	one, err := s.Run(t.Context(), nil)
+	var most, calls atomic.Int64
+	table, err := s.Run(t.Context(), func(done int64) {
+		calls.Add(1)
+		for old := most.Load(); done > old && !most.CompareAndSwap(old, done); old = most.Load() {
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := runtime.GOMAXPROCS(1)
-	defer runtime.GOMAXPROCS(before)
-	var last atomic.Int64
-	two, err := s.Run(t.Context(), func(done int64) { last.Store(max(last.Load(), done)) })
-	if err != nil {
-		t.Fatal(err)
+	if most.Load() != s.Experiments() || s.Experiments() != int64(150*2*len(Designs())) || calls.Load() != int64(2*2*len(Designs())) {
+		t.Errorf("progress ended at %d of %d after %d calls", most.Load(), s.Experiments(), calls.Load())
 	}
-	if diff := cmp.Diff(one, two); diff != "" {
-		t.Errorf("two runs differ:\n%s", diff)
-	}
-	if last.Load() != s.Experiments() {
-		t.Errorf("progress ended at %d of %d", last.Load(), s.Experiments())
-	}
-	s.Seed++
-	d := Designs()[0]
-	three, err := s.cells(t.Context(), d, 0, truth{}, 6, func(int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cmp.Diff(one.Cells[:len(three)], three) == "" {
-		t.Error("another seed gives the same table")
+	if want := len(Designs()) * 2 * len(methods()); len(table.Cells) != want {
+		t.Errorf("%d cells, want %d", len(table.Cells), want)
 	}
 }
 
