@@ -139,7 +139,7 @@ func (iv Interval) Explain() string {
 	case TooManyDropped:
 		return fmt.Sprintf("too many values were dropped: beside them the %d left bound nothing", iv.N)
 	case OrderUnknown:
-		return "both orders of the two variants are needed, at least twice each and three values more than orders"
+		return "both orders of the two variants are needed, each at least twice, in slots that are known"
 	case BadOptions:
 		return "the number of resamples or the length of a block is out of range"
 	case StatisticFailed:
