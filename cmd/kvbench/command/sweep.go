@@ -52,8 +52,8 @@ knee, the highest load that was kept up with. --find-keepup looks for it by
 bisection: the shortest window that is kept up with in --keepup-need of
 --keepup-runs trials. The work is prepared once and its deadlines are scaled.
 
-With --over AXIS=VALUES the window stays and the work grows along
-` + strings.Join(sweep.AxisNames(), ", ") + `.
+With --over AXIS=VALUES the window stays and the work grows along one of
+  ` + strings.Join(sweep.AxisNames(), "\n  ") + `
 
 Flags of 'kvbench replay' hold for every trial. --out DIR keeps the plan, the
 journal and every record; --resume goes on after an interruption. Exit codes: 2 a
