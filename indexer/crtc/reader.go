@@ -40,6 +40,13 @@ func (r *Reader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *
 		return
 	}
 	r.walk(query, opts.EarlyExit)
+	r.settle(query, ans)
+	ans.Keep(opts.MaxRanks)
+}
+
+// settle puts the scores of a walk into an answer, those of ranks that had an
+// event since its beginning after another walk.
+func (r *Reader) settle(query []indexer.LocalHash, ans *indexer.Answer) {
 	for i := range r.ranks {
 		s := &r.ranks[i]
 		score := r.scores[s.slot]
@@ -50,7 +57,6 @@ func (r *Reader) Find(query []indexer.LocalHash, opts indexer.FindOptions, ans *
 			ans.Set(s.slot, score)
 		}
 	}
-	ans.Keep(opts.MaxRanks)
 }
 
 // walk sets the scores of all ranks. With early it stops where one is left.
