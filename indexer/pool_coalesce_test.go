@@ -9,10 +9,9 @@ import (
 	"github.com/kvbench/kvbench/indexer/reference"
 )
 
-// storeRemoveSource stores a block with even ids and removes it with odd ones;
-// the last id stores for good.
+// storeRemoveSource stores the same blocks with even ids and removes them with
+// odd ones.
 type storeRemoveSource struct {
-	last      uint32
 	sequences []indexer.SequenceHash
 	locals    []indexer.LocalHash
 }

@@ -375,8 +375,10 @@ func (t *trial) eventThreads(rec *results.Record, stats []indexer.ThreadStats) {
 		}
 		// A thread that is still at work is not at the end that the share is of.
 		if !t.unfinished && rec.Timing.EndNS > 0 {
-			th.BusyNS = int64(st.Busy)
-			th.BusyShare = float64(st.Busy) / float64(rec.Timing.EndNS)
+			// Nothing is applied after the end; a thread that lost its CPU just
+			// then notices later that it has nothing more to do.
+			th.BusyNS = min(int64(st.Busy), rec.Timing.EndNS)
+			th.BusyShare = float64(th.BusyNS) / float64(rec.Timing.EndNS)
 		}
 		rec.EventThreads = append(rec.EventThreads, th)
 	}
