@@ -122,6 +122,10 @@
 //
 // # Limits
 //
+// Growing a table of very many children happens under the lock of their node. A
+// rank that is cleared has its positions sorted. How many places of a rank can be
+// reached from the root is not known without a search.
+//
 // A query writes to the lock word of each node on its way, so many query threads
 // on one prompt slow each other down. A block costs a probe in the rank's lookup
 // map, which is a cache miss: that, and not the tree, is most of an event's time.
