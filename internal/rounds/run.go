@@ -409,6 +409,8 @@ func judge(t *Trial, m *Manifest, o *outcome, raw []byte, readErr error) {
 		t.Reasons = append(t.Reasons, results.Reason{Rule: rule, Detail: fmt.Sprintf(format, args...)})
 	}
 	if o.timedOut {
+		// kvbench still writes a record, of an interrupted trial.
+		t.Failed = true
 		bad("timeout", "it ran longer than %v and was ended", m.Rules.TrialTimeout)
 	}
 	var rec *results.Record

@@ -100,7 +100,13 @@ func (f *planFlags) plan(a *app, args []string) (*rounds.Plan, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	return p, a.shareReplay(p, args)
+	if err := a.shareReplay(p, args); err != nil {
+		return nil, err
+	}
+	if len(p.Variants) == 1 && !p.AA {
+		return nil, errors.New("one variant has nothing to be compared with; add another --variant, or --aa")
+	}
+	return p, nil
 }
 
 func parseParentCPU(s string) (int, error) {
