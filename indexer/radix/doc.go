@@ -32,8 +32,8 @@
 // or twice the room when its content calls for it. That also makes known how
 // large it is. Nodes without use are kept for the next ones, as many as an eighth
 // of those in use. With both, events and queries do not allocate as long as the
-// amount of content stays about the same, but for a small map that Go doubles all
-// the same, once in some thousand full exchanges of its content.
+// amount of content stays about the same, but for a map that Go now and then doubles
+// all the same.
 //
 // # Limits
 //
