@@ -78,7 +78,8 @@ func TestTableHasTheBytesItSays(t *testing.T) {
 				tables[i].put(key+n, nil)
 			}
 		}
-		compare("replaced", 0.10)
+		// Where a table is as full as it may be, Go doubles parts of some maps.
+		compare("replaced", 0.35)
 		runtime.KeepAlive(tables)
 	}
 }
