@@ -12,12 +12,14 @@ import (
 	"github.com/kvbench/kvbench/indexer/positional"
 	"github.com/kvbench/kvbench/indexer/radix"
 	"github.com/kvbench/kvbench/indexer/reference"
+	"github.com/kvbench/kvbench/indexer/runs"
 	"github.com/kvbench/kvbench/internal/nearest"
 )
 
 // All returns every index, the recommended one first.
 func All() []indexer.Factory {
 	return []indexer.Factory{
+		runs.Factory(),
 		flat.Factory(),
 		crtc.Factory(),
 		positional.Factory(), positional.BinaryFactory(),
