@@ -33,7 +33,7 @@ func (x *Index) holders(r ref, f func(slot indexer.Slot, cutoff uint32)) {
 			return
 		}
 		p := x.mem.at(b)
-		next, hold = &p[0], p[1:blockHolders+1]
+		next, hold = &p[0], p[2:blockWords]
 	}
 }
 

@@ -50,7 +50,7 @@
 //
 // Names are a dense table with 16-byte cells: one or two random lines of memory
 // for each block, which is what bounds the speed of events, and most of the
-// memory. Ranks join a run by a search for a free holder slot, linear in its
+// memory. A rank that joins a run passes the full blocks of holders, one for 126
 // ranks. The dead tail of a run stays as long as somebody holds its head. Huge
 // pages are refused, since all memory is the collector's.
 package runs

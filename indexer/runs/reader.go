@@ -170,7 +170,7 @@ func (r *Reader) walk(q []uint64, earlyExit bool, ans *indexer.Answer) {
 				break
 			}
 			p := x.mem.at(b)
-			next, hold = &p[0], p[1:blockHolders+1]
+			next, hold = &p[0], p[2:blockWords]
 		}
 		if going == 0 || going == 1 && earlyExit {
 			return
@@ -204,7 +204,7 @@ func (r *Reader) walkOne(q []uint64, slot indexer.Slot) uint32 {
 				break
 			}
 			p := x.mem.at(b)
-			next, hold = &p[0], p[1:blockHolders+1]
+			next, hold = &p[0], p[2:blockWords]
 		}
 		if cutoff < m {
 			return depth + cutoff

@@ -20,8 +20,12 @@ const (
 // A holder slot is (rank's slot + 1) << 32 | cutoff; 0 is free.
 const inlineHolders = headerWords - hHold
 
-// Overflow blocks hold the next block in word 0 and holders in the others.
-const blockHolders = 127
+// Overflow blocks hold the next block in word 0, the number of their holders in
+// word 1 and holders in the others.
+const (
+	blockHolders = 126
+	blockWords   = blockHolders + 2
+)
 
 // maxRun is the longest run; a longer sequence goes on in a child.
 const maxRun = maxPiece
@@ -104,22 +108,36 @@ func (x *Index) join(r ref, slot uint32) holder {
 	for {
 		b := ref(atomic.LoadUint64(link))
 		if b == 0 {
-			fresh := x.mem.alloc(blockHolders + 1)
-			clear(x.mem.at(fresh)[:blockHolders+1])
-			x.mem.at(fresh)[1] = mine
+			fresh := x.mem.alloc(blockWords)
+			clear(x.mem.at(fresh)[:blockWords])
+			x.mem.at(fresh)[1], x.mem.at(fresh)[2] = 1, mine
 			if atomic.CompareAndSwapUint64(link, 0, uint64(fresh)) {
-				return holder{fresh, 1}
+				return holder{fresh, 2}
 			}
 			x.mem.release(fresh)
 			continue
 		}
-		p := x.mem.at(b)[:blockHolders+1]
-		for i := 1; i <= blockHolders; i++ {
-			if atomic.LoadUint64(&p[i]) == 0 && atomic.CompareAndSwapUint64(&p[i], 0, mine) {
-				return holder{b, uint32(i)}
+		p := x.mem.at(b)[:blockWords]
+		// The count is a reservation: who stays below the limit finds a slot.
+		if n := atomic.AddUint64(&p[1], 1); n <= blockHolders {
+			for i := n - 1; ; i++ {
+				at := 2 + i%blockHolders
+				if atomic.LoadUint64(&p[at]) == 0 && atomic.CompareAndSwapUint64(&p[at], 0, mine) {
+					return holder{b, uint32(at)}
+				}
 			}
 		}
+		atomic.AddUint64(&p[1], ^uint64(0))
 		link = &p[0]
+	}
+}
+
+// part gives a holder slot of a run back.
+func (x *Index) part(r ref, h holder) {
+	p := x.mem.at(h.piece)
+	atomic.StoreUint64(&p[h.word], 0)
+	if h.piece != r {
+		atomic.AddUint64(&p[1], ^uint64(0))
 	}
 }
 

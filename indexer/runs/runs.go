@@ -268,7 +268,7 @@ func (w *Writer) commit(r *rank) {
 	for _, s := range w.dirty {
 		s.dirty = false
 		if s.resident == 0 {
-			atomic.StoreUint64(&x.mem.at(s.hold.piece)[s.hold.word], 0)
+			x.part(s.run, s.hold)
 			w.drop(s.run)
 			r.close(s)
 		}
