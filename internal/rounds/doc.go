@@ -16,6 +16,7 @@
 //	lock            held by the process that runs the experiment, and by its child
 //	work.corpus     the work, prepared once, if the manifest does not name another file
 //	trial/          where a running child writes its record
+//	pilot/          the A/A experiment of a forecast, if there was one
 //
 // Figures are a pure function of manifest and journal:
 //
@@ -29,14 +30,14 @@
 //	c.Result                                                  // stats.Comparison: intervals, worst case, warnings
 //	c.Metric.Better                                           // stats.Higher or stats.Lower
 //	c.Refused                                                 // why the metric is no result under this load, "" if it is one
-//	c.Pairs, c.Dropped, c.Planned                             // pairs used, pairs left out with reasons
+//	c.Result.Pairs.Kept, c.Result.Pairs.Dropped, c.Planned    // pairs used, rounds left out with reasons
 //	a.Floor                                                   // the A/A comparisons, if the experiment has a control
-//	err = a.Write(w, rounds.Markdown)                         // Text, Markdown, CSV, JSON, Benchfmt
+//	err = a.Write(w, rounds.Markdown)                         // Text, Markdown, CSV, JSON; WriteBenchfmt for the trials
 //
 // # Running
 //
-//	plan := rounds.Plan{Variants: …, Rounds: 20, Ratios: …, …}
-//	exp, err := rounds.Create(dir, plan)                      // writes the manifest; refuses a folder in use
+//	plan := &rounds.Plan{Variants: …, Work: …, Rounds: 20, Order: rounds.Balanced, Rules: rounds.DefaultRules()}
+//	exp, odd, err := rounds.Create(ctx, dir, plan, progress)  // prepares the work; refuses a folder in use
 //	err = exp.Run(ctx, rounds.RunOptions{Progress: p})        // all that is left to do; kill -9 loses the running trial only
 //
 // Run returns nil when the planned rounds are done, [ErrInterrupted] when ctx

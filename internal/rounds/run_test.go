@@ -479,3 +479,41 @@ func TestParentCPU(t *testing.T) {
 		t.Errorf("afterwards the mask is %v, before it was %v", after, before)
 	}
 }
+
+// TestFullDiskForReal fills a small file system: what was written stays, and when
+// there is room again the experiment goes on.
+func TestFullDiskForReal(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("cannot mount a file system: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	p := fakePlan(t, 60, fake(t, "a", ""), fake(t, "b", ""))
+	p.Warmup = 0
+	e, _, err := Create(context.Background(), filepath.Join(dir, "exp"), p, noProgress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Either the journal has no room, or the child's record has none.
+	err = run(t, e)
+	var child *ChildError
+	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.As(err, &child) {
+		t.Fatalf("%v after %d trials", err, len(e.Trials))
+	}
+	before := steps(e)
+	again, err := Open(e.Dir)
+	if err != nil || len(before) < 5 || !slices.Equal(steps(again), before) || again.torn != 0 {
+		t.Fatalf("%v: %d trials are read, %d were made", err, len(again.Trials), len(before))
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	for range mostFailures { // a variant that failed for want of room may end it again
+		if err = run(t, again); err == nil {
+			break
+		}
+	}
+	if err != nil || !again.Done() || !slices.Equal(steps(again)[:len(before)], before) {
+		t.Errorf("%v: done %v", err, again.Done())
+	}
+}
