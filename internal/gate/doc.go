@@ -2,8 +2,7 @@
 // can act on, keeps account of how often it has looked, and writes the verdict in
 // the formats that other tools read.
 //
-// It runs nothing (package rounds does) and computes no interval (package stats
-// does).
+// Trials and rounds are run by package rounds, intervals come from package stats.
 //
 // # The rule
 //

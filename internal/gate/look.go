@@ -131,13 +131,6 @@ func Plan(s Schedule, level float64, rounds, planned int, rule string, before []
 	return look, nil
 }
 
-// Known says whether a look was taken before.
-func Known(look Look, before []Look) bool {
-	return slices.ContainsFunc(before, func(b Look) bool {
-		return b.Schedule == look.Schedule && b.Rounds == look.Rounds && b.Level == look.Level && b.Rule == look.Rule
-	})
-}
-
 func joinInts(n []int) string {
 	s := make([]string, len(n))
 	for i, v := range n {

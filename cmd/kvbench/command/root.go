@@ -22,8 +22,10 @@ import (
 // Exit codes. They are part of the interface: scripts depend on them.
 const (
 	exitOK           = 0
+	exitRegression   = 1   // the gate confirmed a regression
 	exitError        = 2   // usage, bad input, nothing measured
 	exitUnmeasurable = 3   // it ran, but what it measured is not valid
+	exitInconclusive = 4   // the gate could not decide
 	exitInterrupted  = 130 // SIGINT or SIGTERM
 )
 
@@ -134,7 +136,7 @@ Exit codes: 0 done; 2 error; 3 it ran but is not valid; 130 interrupted.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
-	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.rounds(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.micro(), a.version())
+	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.micro(), a.version())
 	return cmd
 }
 

@@ -1,0 +1,339 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/gate"
+	"github.com/kvbench/kvbench/internal/rounds"
+	"github.com/kvbench/kvbench/internal/terminal"
+)
+
+// gateFlags are the flags of gate.
+type gateFlags struct {
+	margin       percent
+	failBeyond   percent
+	confidence   percent
+	config       string
+	ratios       []string
+	metrics      []string
+	sequential   bool
+	anytime      bool
+	appended     int
+	allowUnfit   bool
+	inconclusive string
+	format       string
+	selfTest     bool
+	testRounds   int
+	files        map[string]*string // output files by format
+	overwrite    bool
+}
+
+// gateFiles are the files that gate can write beside what it prints.
+var gateFiles = []struct{ flag, what string }{
+	{"junit", "JUnit XML"},
+	{"markdown", "Markdown"},
+	{"json-file", "JSON"},
+	{"csv", "CSV"},
+	{"benchfmt", "Go benchmark text of all trials, for benchstat"},
+	{"github-benchmark", "JSON for github-action-benchmark, tool customBiggerIsBetter"},
+	{"bencher", "Bencher metric format"},
+}
+
+func (a *app) gate() *cobra.Command {
+	f := gateFlags{margin: gate.DefaultMargin, confidence: gate.DefaultLevel, files: map[string]*string{}}
+	cmd := &cobra.Command{
+		Use:   "gate DIR",
+		Short: "Turn an experiment of rounds into a verdict with an exit code",
+		Long: `Judge an experiment of 'kvbench rounds'. With [L, U] the interval of the median
+same-round ratio of a metric that is better when higher, the verdict is PASS if
+L > 1 - margin, FAIL if not and U < 1, else INCONCLUSIVE; UNMEASURABLE if the
+machine, the A/A control or the invalid trials forbid a verdict.
+
+A gate looks once, at the planned rounds. Looking again after more rounds, until
+the verdict pleases, makes it worthless: so every look is noted in the experiment.
+--sequential looks at 10, 20, 30 and 40 rounds with intervals that allow for it
+and runs what is missing; --anytime may look at any time, with wider intervals;
+--append N runs N more rounds first.
+
+In a job of GitHub Actions the verdict is also added to the job's summary and
+annotations are printed.
+
+Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
+--inconclusive); 130 interrupted.`,
+		Example: `  kvbench gate exp/ --margin 2%
+  kvbench gate exp/ --config gate.yaml --junit gate.xml --markdown gate.md
+  kvbench gate exp/ --sequential
+  kvbench gate --self-test --margin 10%`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.selfTest && len(args) == 0 {
+				return nil
+			}
+			if f.selfTest {
+				return errors.New("--self-test makes its own experiment; leave the folder out")
+			}
+			return exactArgs("the folder of an experiment")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.selfTest {
+				return a.gateSelfTest(cmd.Context(), &f)
+			}
+			return a.runGate(cmd, args[0], &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.Var(&f.margin, "margin", "loss that is accepted")
+	fl.Var(&f.failBeyond, "fail-beyond", "fail only on a loss that is proven to exceed this")
+	fl.Var(&f.confidence, "confidence", "level of the interval")
+	fl.StringVar(&f.config, "config", "", "YAML file with metrics, directions and margins; in place of --metric, --margin and --fail-beyond")
+	fl.StringArrayVar(&f.ratios, "ratio", nil, "ratio to gate as A/B; repeatable (default: those of the experiment)")
+	fl.StringSliceVar(&f.metrics, "metric", nil, "metrics to gate (default: those of the experiment, else by load)")
+	fl.BoolVar(&f.sequential, "sequential", false, "look at 10, 20, 30 and 40 rounds until there is a verdict, running what is missing")
+	fl.BoolVar(&f.anytime, "anytime", false, "look now, however often, with the anytime-valid interval")
+	fl.IntVar(&f.appended, "append", 0, "run so many more rounds first; implies --anytime")
+	fl.BoolVar(&f.allowUnfit, "allow-unfit", false, "give a verdict even where 'kvbench host' calls the machine unfit; best with an A/A control")
+	fl.StringVar(&f.inconclusive, "inconclusive", "exit", "what INCONCLUSIVE exits with: exit (4), fail (1), warn (0, with a warning) or pass (0)")
+	fl.StringVar(&f.format, "format", "text", "how to print: text, markdown, json or csv")
+	fl.BoolVar(&f.selfTest, "self-test", false, "show on this machine that the base passes against itself and that a canary slowed by three margins fails")
+	fl.IntVar(&f.testRounds, "self-test-rounds", 20, "rounds of each half of the self-test")
+	fl.BoolVar(&f.overwrite, "overwrite", false, "replace output files that exist")
+	for _, file := range gateFiles {
+		f.files[file.flag] = fl.String(file.flag, "", "also write "+file.what+" to this file")
+	}
+	_ = cmd.RegisterFlagCompletionFunc("format", fixed("text", "markdown", "json", "csv"))
+	_ = cmd.RegisterFlagCompletionFunc("inconclusive", fixed("exit", "fail", "warn", "pass"))
+	_ = cmd.RegisterFlagCompletionFunc("metric", fixed(rounds.Metrics()...))
+	cmd.MarkFlagsMutuallyExclusive("sequential", "anytime")
+	cmd.MarkFlagsMutuallyExclusive("sequential", "append")
+	cmd.MarkFlagsMutuallyExclusive("config", "metric")
+	cmd.MarkFlagsMutuallyExclusive("config", "margin")
+	cmd.MarkFlagsMutuallyExclusive("config", "fail-beyond")
+	return cmd
+}
+
+// options turns the flags into what the gate needs.
+func (f *gateFlags) options() (gate.Options, error) {
+	o := gate.Options{Schedule: gate.Fixed, Append: f.appended, AllowUnfit: f.allowUnfit}
+	switch {
+	case f.sequential:
+		o.Schedule = gate.Sequential
+	case f.anytime || f.appended > 0:
+		o.Schedule = gate.Anytime
+	}
+	if f.appended < 0 {
+		return o, fmt.Errorf("--append is %d; give the number of rounds to add", f.appended)
+	}
+	switch f.inconclusive {
+	case "exit", "fail", "warn", "pass":
+	default:
+		return o, fmt.Errorf("--inconclusive is %q; it is exit, fail, warn or pass", f.inconclusive)
+	}
+	switch f.format {
+	case "text", "markdown", "json", "csv":
+	default:
+		return o, fmt.Errorf("--format is %q; it is text, markdown, json or csv", f.format)
+	}
+	if f.margin >= 1 || f.failBeyond >= 1 || f.confidence <= 0.5 || f.confidence >= 1 {
+		return o, errors.New("--margin and --fail-beyond lie below 100%, --confidence between 50% and 100%")
+	}
+	for _, file := range gateFiles {
+		if path := *f.files[file.flag]; path != "" {
+			if err := atomicfile.CheckWritable(path, f.overwrite); err != nil {
+				return o, fmt.Errorf("--%s: %w", file.flag, err)
+			}
+		}
+	}
+	var err error
+	if o.Ratios, err = parseRatios(f.ratios); err != nil {
+		return o, err
+	}
+	if f.config != "" {
+		file, err := os.Open(f.config)
+		if err != nil {
+			return o, fmt.Errorf("--config: %w", err)
+		}
+		defer file.Close()
+		if o.Config, err = gate.ReadConfig(file, f.config); err != nil {
+			return o, err
+		}
+	}
+	for _, m := range f.metrics {
+		metric, err := rounds.ResolveMetric(m)
+		if err != nil {
+			return o, fmt.Errorf("--metric: %w", err)
+		}
+		o.Config.Metrics = append(o.Config.Metrics, gate.MetricConfig{Metric: metric.Path, Margin: float64(f.margin), FailBeyond: float64(f.failBeyond)})
+	}
+	if o.Config.Confidence == 0 {
+		o.Config.Confidence = float64(f.confidence)
+	}
+	o.Margin, o.FailBeyond = float64(f.margin), float64(f.failBeyond)
+	return o, nil
+}
+
+func (a *app) runGate(cmd *cobra.Command, dir string, f *gateFlags) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	exp, err := rounds.Open(dir)
+	if err != nil {
+		return err
+	}
+	tell := terminal.Status(a.stderr, a.quiet || a.verbose)
+	o.Run = rounds.RunOptions{Log: a.log(), Progress: func(s rounds.Status) { tell(a.roundsProgress(exp, s)) }}
+	r, err := gate.Experiment(cmd.Context(), exp, o)
+	if err != nil {
+		return roundsError(exp, dir, err)
+	}
+	return a.tellVerdict(exp, r, f)
+}
+
+// tellVerdict writes the verdict wherever it was asked for and turns it into an
+// exit code. What was asked for on the command line comes first, so that a
+// failing file does not hide the verdict.
+func (a *app) tellVerdict(exp *rounds.Experiment, r *gate.Report, f *gateFlags) error {
+	var err error
+	switch {
+	case a.quiet && f.format == "text":
+	case f.format == "json":
+		err = r.WriteJSON(a.stdout)
+	case f.format == "csv":
+		err = r.WriteCSV(a.stdout)
+	case f.format == "markdown":
+		err = r.WriteMarkdown(a.stdout)
+	default:
+		err = r.WriteText(a.stdout)
+	}
+	for _, file := range gateFiles {
+		if path := *f.files[file.flag]; path != "" {
+			err = errors.Join(err, atomicfile.Write(path, f.overwrite, gateWriter(exp, r, file.flag)))
+		}
+	}
+	if os.Getenv("GITHUB_ACTIONS") == "true" {
+		err = errors.Join(err, r.WriteAnnotations(a.stdout))
+		if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
+			err = errors.Join(err, appendTo(path, r.WriteMarkdown))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the verdict is %s, and could not be written: %w", r.Verdict, err)
+	}
+	switch r.Verdict {
+	case gate.Pass:
+		return nil
+	case gate.Fail:
+		return &codeError{exitRegression, nil}
+	case gate.Unmeasurable:
+		return &codeError{exitUnmeasurable, nil}
+	}
+	switch f.inconclusive {
+	case "fail":
+		return &codeError{exitRegression, nil}
+	case "warn":
+		fmt.Fprintln(a.stderr, "kvbench: warning: the gate is inconclusive; --inconclusive=warn lets it go")
+		return nil
+	case "pass":
+		return nil
+	}
+	return &codeError{exitInconclusive, nil}
+}
+
+func gateWriter(exp *rounds.Experiment, r *gate.Report, format string) func(io.Writer) error {
+	switch format {
+	case "junit":
+		return r.WriteJUnit
+	case "markdown":
+		return r.WriteMarkdown
+	case "json-file":
+		return r.WriteJSON
+	case "csv":
+		return r.WriteCSV
+	case "github-benchmark":
+		return r.WriteActionBenchmark
+	case "bencher":
+		return r.WriteBencher
+	}
+	return func(w io.Writer) error {
+		an, err := exp.Analyse(rounds.AnalyseOptions{})
+		if err != nil {
+			return err
+		}
+		return exp.WriteBenchfmt(w, an)
+	}
+}
+
+// appendTo adds to a file that belongs to another program.
+func appendTo(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("GITHUB_STEP_SUMMARY: %w", err)
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// gateSelfTest runs the two halves of the self-test in a folder of its own.
+func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
+	if f.testRounds < 6 {
+		return fmt.Errorf("--self-test-rounds is %d; an interval needs at least 6", f.testRounds)
+	}
+	if f.margin <= 0 || f.margin >= 1 {
+		return errors.New("--margin must lie above 0% and below 100%")
+	}
+	dir, err := os.MkdirTemp("", "kvbench-self-test-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	run := func(name string, aa bool, variants ...string) (*rounds.Experiment, error) {
+		var p planFlags
+		p.register(&cobra.Command{}) // for the defaults
+		p.rounds, p.variants, p.aa = f.testRounds, variants, aa
+		plan, err := p.plan(a, []string{"replay", "conversation-small", "--workers=16", "--duration=10ms", "--duplication-factor=4",
+			"--quiesce=0s", "--event-workers=1", "--allow-shared-cpus"})
+		if err != nil {
+			return nil, err
+		}
+		exp, _, err := rounds.Create(ctx, filepath.Join(dir, name), plan, a.progress())
+		if err != nil {
+			return nil, err
+		}
+		tell := terminal.Status(a.stderr, a.quiet || a.verbose)
+		o := rounds.RunOptions{QuickHost: true, Log: a.log(), Progress: func(s rounds.Status) { tell(name + ": " + statusText(s)) }}
+		return exp, roundsError(exp, dir, exp.Run(ctx, o))
+	}
+	t := &gate.SelfTest{Margin: float64(f.margin), Rounds: f.testRounds}
+	exp, err := run("base against itself", true, "base=")
+	if err != nil {
+		return err
+	}
+	if t.AA, err = gate.JudgeAA(exp, t.Margin); err != nil {
+		return err
+	}
+	if t.DelayNS, err = gate.CanaryDelay(exp, t.Margin); err != nil {
+		return &codeError{exitUnmeasurable, err}
+	}
+	if exp, err = run("canary", false, "base=", fmt.Sprintf("canary=--inject-event-delay=%dns", t.DelayNS)); err != nil {
+		return err
+	}
+	if t.Canary, err = gate.JudgeCanary(exp, t.Margin); err != nil {
+		return err
+	}
+	if f.format == "json" {
+		err = a.printJSON(t)
+	} else {
+		err = t.WriteText(a.stdout)
+	}
+	if err != nil || t.OK() {
+		return err
+	}
+	return &codeError{exitUnmeasurable, errors.New("this machine does not show the difference at this margin with so many rounds: " + strings.Join(t.Advice(), "; "))}
+}

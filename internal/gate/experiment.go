@@ -1,0 +1,207 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/rounds"
+)
+
+// Options say how an experiment is gated.
+type Options struct {
+	Config Config
+	// Margin and FailBeyond are for the metrics that the experiment or its load
+	// names, where Config lists none; Margin 0: none is accepted.
+	Margin     float64
+	FailBeyond float64
+	Ratios     []rounds.Ratio // none: those of the experiment
+	Schedule   Schedule
+	// Append is the number of rounds to run before looking; only for Anytime.
+	Append int
+	// AllowUnfit lets a machine that host calls unfit give a verdict all the same.
+	AllowUnfit bool
+	Run        rounds.RunOptions
+}
+
+// noteName is under what name an experiment remembers looks.
+const noteName = "gate"
+
+// Experiment gates an experiment: it runs the rounds that the schedule asks for,
+// judges, and has the experiment remember the look. The sequential schedule goes
+// on until it has a verdict or the last look.
+//
+// The error wraps ErrSpent if earlier looks forbid this one, and what
+// rounds.Experiment.Run returns if rounds could not be run.
+func Experiment(ctx context.Context, exp *rounds.Experiment, o Options) (*Report, error) {
+	if o.Append != 0 && o.Schedule != Anytime {
+		return nil, errors.New("rounds can be appended only with the anytime schedule, since the others hold for one number of rounds fixed before")
+	}
+	if o.Config.Confidence == 0 {
+		o.Config.Confidence = DefaultLevel
+	}
+	if o.Schedule == Sequential && o.Config.Confidence != DefaultLevel {
+		return nil, fmt.Errorf("the boundaries of the sequential schedule are for a confidence of %g%%", 100*DefaultLevel)
+	}
+	if o.Append > 0 {
+		if err := exp.Extend(exp.Rounds()+o.Append, "appended for the gate"); err != nil {
+			return nil, err
+		}
+		if err := exp.Run(ctx, o.Run); err != nil {
+			return nil, err
+		}
+	}
+	if o.Schedule != Sequential {
+		done, err := doneRounds(exp)
+		if err != nil {
+			return nil, err
+		}
+		return look(exp, o, done)
+	}
+	for i, n := range sequentialRounds {
+		before, err := ParseLooks(exp.Notes(noteName))
+		if err != nil {
+			return nil, err
+		}
+		// A look that was taken and left it open is not taken again.
+		if i+1 < len(sequentialRounds) && slices.ContainsFunc(before, func(b Look) bool { return b.Schedule == Sequential && b.Rounds > n }) {
+			continue
+		}
+		if exp.Rounds() < n {
+			if err := exp.Extend(n, fmt.Sprintf("sequential look %d", i+1)); err != nil {
+				return nil, err
+			}
+		}
+		if done, err := doneRounds(exp); err != nil {
+			return nil, err
+		} else if done < n {
+			if err := exp.Run(ctx, o.Run); err != nil {
+				return nil, err
+			}
+		}
+		r, err := look(exp, o, n)
+		if err != nil || r.Verdict != Inconclusive {
+			return r, err
+		}
+		if n == sequentialRounds[len(sequentialRounds)-1] {
+			return r, nil
+		}
+	}
+	return nil, errors.New("the sequential schedule has no look")
+}
+
+// doneRounds returns in how many rounds every variant ran.
+func doneRounds(exp *rounds.Experiment) (int, error) {
+	a, err := exp.Analyse(rounds.AnalyseOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return a.Done, nil
+}
+
+// look judges the first n rounds and notes it.
+func look(exp *rounds.Experiment, o Options, n int) (*Report, error) {
+	in, err := input(exp, o, n)
+	if err != nil {
+		return nil, err
+	}
+	before, err := ParseLooks(exp.Notes(noteName))
+	if err != nil {
+		return nil, err
+	}
+	if in.Look, err = Plan(o.Schedule, o.Config.Confidence, n, in.Planned, RuleOf(in.Rows), before); err != nil {
+		return nil, err
+	}
+	r, err := Judge(in)
+	if err != nil {
+		return nil, err
+	}
+	r.Look.Verdict = r.Verdict
+	if slices.Contains(before, r.Look) {
+		return r, nil
+	}
+	if err := exp.Note(noteName, r.Look); err != nil {
+		return nil, fmt.Errorf("this look could not be noted in the experiment, so it must not be used: %w", err)
+	}
+	return r, nil
+}
+
+// input gathers the first n rounds of an experiment.
+func input(exp *rounds.Experiment, o Options, n int) (Input, error) {
+	m := exp.Manifest
+	in := Input{Name: exp.Dir, Rounds: n, Planned: exp.Rounds()}
+	if o.Schedule == Sequential {
+		in.Planned = sequentialRounds[len(sequentialRounds)-1]
+	}
+	if !o.AllowUnfit {
+		in.Unfit = unfit(exp)
+	}
+	metrics := o.Config.Metrics
+	if len(metrics) == 0 {
+		// What the experiment asks for, or what its load makes meaningful.
+		a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: o.Ratios, Rounds: n})
+		if err != nil {
+			return in, err
+		}
+		for _, c := range a.Comparisons {
+			if !slices.ContainsFunc(metrics, func(m MetricConfig) bool { return m.Metric == c.Metric.Path }) {
+				metrics = append(metrics, MetricConfig{Metric: c.Metric.Path, Margin: o.Margin, FailBeyond: o.FailBeyond})
+			}
+		}
+	}
+	var controlled []string
+	for _, mc := range metrics {
+		ratios := o.Ratios
+		if mc.Ratio != "" {
+			r, err := rounds.ParseRatio(mc.Ratio)
+			if err != nil {
+				return in, fmt.Errorf("metric %s: ratio: %w", mc.Metric, err)
+			}
+			ratios = []rounds.Ratio{r}
+		}
+		a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: ratios, Metrics: []string{mc.Metric}, Rounds: n, Level: o.Config.Confidence})
+		if err != nil {
+			return in, fmt.Errorf("metric %s: %w", mc.Metric, err)
+		}
+		for _, c := range a.Comparisons {
+			better := c.Metric.Better
+			switch {
+			case mc.Better != "":
+				better = mc.Better
+			case better == "":
+				return in, fmt.Errorf("metric %s is better neither when higher nor when lower; say which in a gate file with better: higher or better: lower", c.Metric.Path)
+			}
+			in.Rows = append(in.Rows, Row{
+				Metric: c.Metric.Path, Unit: c.Metric.Unit, Better: better, Of: c.Ratio.Of, To: c.Ratio.To,
+				Margin: mc.Margin, FailBeyond: mc.FailBeyond, Pairs: c.Result.Pairs, Refused: c.Refused,
+			})
+		}
+		for _, c := range a.Floor {
+			if !slices.Contains(controlled, c.Metric.Path) {
+				controlled = append(controlled, c.Metric.Path)
+				in.Controls = append(in.Controls, Control{Metric: c.Metric.Path, Of: m.Control, To: m.Base, Pairs: c.Result.Pairs})
+			}
+		}
+	}
+	return in, nil
+}
+
+// unfit lists what the host checks of the sessions call unfit, each once.
+func unfit(exp *rounds.Experiment) []string {
+	var out []string
+	for _, s := range exp.Sessions {
+		for _, report := range []*host.Report{s.Host, s.HostAtEnd} {
+			if report == nil {
+				continue
+			}
+			for _, f := range report.With(host.Unfit) {
+				if !slices.ContainsFunc(out, func(s string) bool { return len(s) > len(f.Name) && s[:len(f.Name)+1] == f.Name+":" }) {
+					out = append(out, f.Name+": "+f.Detail)
+				}
+			}
+		}
+	}
+	return out
+}

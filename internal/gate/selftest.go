@@ -1,0 +1,98 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kvbench/kvbench/internal/rounds"
+	"github.com/kvbench/kvbench/stats"
+)
+
+// SelfTest is what a gate made of a base against itself and of a canary that is
+// slowed on purpose.
+type SelfTest struct {
+	Margin float64 `json:"margin"`
+	Rounds int     `json:"rounds"`
+	// DelayNS is what each event of the canary was slowed by.
+	DelayNS int64      `json:"delay_ns"`
+	AA      *RowResult `json:"aa"`
+	Canary  *RowResult `json:"canary"`
+}
+
+// OK says whether the gate did what it must: pass the one, fail the other.
+func (t *SelfTest) OK() bool { return t.AA.Verdict == Pass && t.Canary.Verdict == Fail }
+
+// selfTestMetric is what a slowed event thread shows in under overload.
+const selfTestMetric = "rates.achieved_block_ops_per_sec"
+
+// canaryFactor is how many margins the canary is slowed by.
+const canaryFactor = 3
+
+// CanaryDelay returns the delay for each event that slows an overloaded
+// experiment's base by three margins, as far as its event threads are what it
+// waits for.
+func CanaryDelay(exp *rounds.Experiment, margin float64) (ns int64, err error) {
+	a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: []rounds.Ratio{{Of: exp.Manifest.Control, To: exp.Manifest.Base}},
+		Metrics: []string{"timing.end_ns", "totals.completed_events", "configuration.event_threads"}})
+	if err != nil {
+		return 0, err
+	}
+	if a.Load != rounds.Overloaded {
+		return 0, fmt.Errorf("the self-test's trials are not overloaded (%s), so throughput says nothing; shorten the window", a.Load)
+	}
+	median := func(i int) float64 { return a.Comparisons[i].MedianTo }
+	if median(1) <= 0 {
+		return 0, errors.New("the self-test's trials have no events")
+	}
+	return int64(canaryFactor * margin * median(0) * median(2) / median(1)), nil
+}
+
+// JudgeAA gates the two copies of an experiment's base.
+func JudgeAA(exp *rounds.Experiment, margin float64) (*RowResult, error) {
+	return judgeOne(exp, rounds.Ratio{Of: exp.Manifest.Control, To: exp.Manifest.Base}, margin)
+}
+
+// JudgeCanary gates an experiment's first ratio.
+func JudgeCanary(exp *rounds.Experiment, margin float64) (*RowResult, error) {
+	return judgeOne(exp, exp.Manifest.Ratios[0], margin)
+}
+
+func judgeOne(exp *rounds.Experiment, r rounds.Ratio, margin float64) (*RowResult, error) {
+	a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: []rounds.Ratio{r}, Metrics: []string{selfTestMetric}})
+	if err != nil {
+		return nil, err
+	}
+	c := a.Comparisons[0]
+	report, err := Judge(Input{Name: exp.Dir, Rounds: a.Done, Planned: a.Planned,
+		Look: Look{Schedule: Fixed, Rounds: a.Done, Level: DefaultLevel},
+		Rows: []Row{{Metric: c.Metric.Path, Unit: c.Metric.Unit, Better: c.Metric.Better, Of: r.Of, To: r.To, Margin: margin, Pairs: c.Result.Pairs, Refused: c.Refused}}})
+	if err != nil {
+		return nil, err
+	}
+	return &report.Rows[0], nil
+}
+
+// WriteText writes both halves for a terminal.
+func (t *SelfTest) WriteText(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `self-test of the gate: margin %g%%, %d rounds, canary slowed by %d ns an event
+  base against itself  %s  median %.4f, interval %s, %d of %d pairs (want PASS)
+  canary               %s  median %.4f, interval %s, %d of %d pairs (want FAIL)
+`, 100*t.Margin, t.Rounds, t.DelayNS,
+		t.AA.Verdict, t.AA.Median, intervalText(t.AA.Interval), t.AA.Used, t.AA.Planned,
+		t.Canary.Verdict, t.Canary.Median, intervalText(t.Canary.Interval), t.Canary.Used, t.Canary.Planned)
+	return err
+}
+
+// Advice says what would help where the self-test did not come out right.
+func (t *SelfTest) Advice() []string {
+	var out []string
+	for _, r := range []*RowResult{t.AA, t.Canary} {
+		out = append(out, r.Notes...)
+	}
+	if sigma, ok := stats.Noise(t.AA.Pairs.Ratios()); ok {
+		out = append(out, fmt.Sprintf("the noise of one ratio is %.1f%%, so a margin of %g%% needs %d rounds",
+			100*sigma, 100*t.Margin, stats.RoundsNeeded(sigma, t.Margin, DefaultLevel, 0.9, stats.MedianEfficiency)))
+	}
+	return out
+}
