@@ -124,7 +124,8 @@ func (a *app) root() *cobra.Command {
 router keeps, on pinned threads and at the trace's own rhythm, and reports what
 it did, how fast, and whether the measurement can be trusted.
 
-Exit codes: 0 done; 2 error; 3 it ran but is not valid; 130 interrupted.`,
+Exit codes: 0 done; 1 the gate failed; 2 error; 3 it ran but is not valid; 4 the
+gate is inconclusive; 130 interrupted.`,
 		Version:       buildText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
