@@ -35,14 +35,13 @@ type slab struct {
 type arena struct {
 	table atomic.Pointer[[]atomic.Pointer[chunk]]
 
-	mu      sync.Mutex
-	slabs   []slab
-	unused  []uint32 // numbers of chunks that do not exist
-	room    [maxClass + 1][]uint32
-	chunks  int
-	spare   *chunk // one dropped chunk, so that a border case does not allocate
-	limit   int    // chunks, lowered by tests
-	content int64
+	mu     sync.Mutex
+	slabs  []slab
+	unused []uint32 // numbers of chunks that do not exist
+	room   [maxClass + 1][]uint32
+	chunks int
+	spare  *chunk // one dropped chunk, so that a border case does not allocate
+	limit  int    // chunks, lowered by tests
 }
 
 func (a *arena) init() {

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -43,7 +44,7 @@ func (x *Index) Check() error {
 		run  ref
 		slot indexer.Slot
 	}
-	segs := map[held]*segment{}
+	segs := map[held]segment{}
 	refs := map[ref]uint64{}
 	for _, w := range x.writers {
 		if w == nil {
@@ -53,45 +54,18 @@ func (x *Index) Check() error {
 			if r == nil {
 				continue
 			}
-			counts := map[position]uint32{}
-			for _, c := range r.names.cells {
-				if c.value == 0 {
-					continue
-				}
-				if r.names.get(c.key) != c.value {
-					return fmt.Errorf("runs: slot %d: hash %x cannot be found", slot, c.key)
-				}
-				counts[r.position(c.value)]++
+			if err := r.check(); err != nil {
+				return fmt.Errorf("runs: slot %d: %w", slot, err)
 			}
-			places := 0
 			for id, s := range r.segs {
-				if s == nil {
+				if s.run == 0 {
 					continue
 				}
-				run := s.run
-				if int(s.id) != id || r.segment(run) != s || s.dirty || s.resident == 0 {
-					return fmt.Errorf("runs: slot %d: a segment of run %d is in a wrong state", slot, run)
+				if end := r.end(uint32(id)); int(end) > len(x.content(s.run)) {
+					return fmt.Errorf("runs: slot %d has place %d of run %d, which has %d", slot, end-1, s.run, len(x.content(s.run)))
 				}
-				segs[held{run, indexer.Slot(slot)}] = s
-				refs[run]++
-				resident, cutoff := uint32(0), uint32(0)
-				for off, n := range s.names {
-					if counts[position{s, uint32(off)}] != n {
-						return fmt.Errorf("runs: slot %d: offset %d of run %d has a wrong number of names", slot, off, run)
-					}
-					if n > 0 {
-						places++
-						if resident++; cutoff == uint32(off) {
-							cutoff++
-						}
-					}
-				}
-				if resident != s.resident || cutoff != s.cutoff || s.cutoff != s.published || len(s.names) > len(x.content(run)) {
-					return fmt.Errorf("runs: slot %d, run %d: %d places, cutoff %d; counted %d and %d", slot, run, s.resident, s.cutoff, resident, cutoff)
-				}
-			}
-			if places != len(counts) {
-				return fmt.Errorf("runs: slot %d: names for %d places, segments have %d", slot, len(counts), places)
+				segs[held{s.run, indexer.Slot(slot)}] = s
+				refs[s.run]++
 			}
 		}
 	}
@@ -121,7 +95,7 @@ func (x *Index) Check() error {
 		}
 		x.holders(r, func(slot indexer.Slot, cutoff uint32) {
 			found++
-			if s := segs[held{r, slot}]; s == nil || s.cutoff != cutoff {
+			if s, ok := segs[held{r, slot}]; !ok || s.cutoff != cutoff {
 				fail("run %d has slot %d with cutoff %d, which its rank does not know", r, slot, cutoff)
 			}
 		})
@@ -135,6 +109,99 @@ func (x *Index) Check() error {
 		fail("%d runs and %d holders, counted %d and %d", x.dir.count.Load(), len(segs), n, found)
 	}
 	return err
+}
+
+// end returns the offset behind the last place of a segment.
+func (r *rank) end(seg uint32) uint32 {
+	end := uint32(0)
+	if g := r.segs[seg].tail; g != 0 {
+		end = uint32(r.granules[g].ord)*8 + uint32(bits.Len8(r.granules[g].live))
+	}
+	for _, c := range r.extra.cells {
+		if c.value != 0 && uint32(c.key>>32) == seg {
+			end = max(end, uint32(c.key))
+		}
+	}
+	return end
+}
+
+// check verifies what a rank knows against itself.
+func (r *rank) check() error {
+	used, live, segments := 0, 0, 0
+	aliased := map[uint64]uint64{}
+	for _, c := range r.aliases.cells {
+		if c.value == 0 {
+			continue
+		}
+		aliased[c.value]++
+		if r.find(c.key) != 0 {
+			return fmt.Errorf("hash %x is a name and an alias", c.key)
+		}
+	}
+	for key, n := range aliased {
+		if r.extra.get(key) != n {
+			return fmt.Errorf("place %x has %d aliases, the count says %d", key, n, r.extra.get(key))
+		}
+	}
+	if r.extra.used != len(aliased) {
+		return fmt.Errorf("%d places have aliases, the count says %d", len(aliased), r.extra.used)
+	}
+	for id := range r.segs {
+		s := &r.segs[id]
+		if s.run == 0 {
+			continue
+		}
+		segments++
+		if r.segment(s.run) != uint32(id) || s.dirty || s.resident == 0 || s.cutoff != s.published {
+			return fmt.Errorf("segment %d of run %d is in a wrong state: %+v", id, s.run, *s)
+		}
+		places := map[uint32]bool{}
+		prev := uint32(0)
+		for g := s.head; g != 0; g = r.granules[g].next {
+			gr := &r.granules[g]
+			if gr.seg != uint32(id) || gr.prev != prev || gr.live == 0 || prev != 0 && r.granules[prev].ord >= gr.ord {
+				return fmt.Errorf("granule %d of run %d is in a wrong state: %+v", g, s.run, *gr)
+			}
+			used++
+			prev = g
+			for lane := range uint32(8) {
+				if gr.live>>lane&1 == 0 {
+					continue
+				}
+				live++
+				places[uint32(gr.ord)*8+lane] = true
+				if name := r.names[g*8+lane]; r.find(name) != g*8+lane {
+					return fmt.Errorf("hash %x cannot be found", name)
+				}
+			}
+		}
+		if prev != s.tail {
+			return fmt.Errorf("the granules of run %d end at %d, want %d", s.run, prev, s.tail)
+		}
+		for key := range aliased {
+			if uint32(key>>32) == uint32(id) {
+				places[uint32(key)-1] = true
+			}
+		}
+		cutoff := uint32(0)
+		for places[cutoff] {
+			cutoff++
+		}
+		if int(s.resident) != len(places) || s.cutoff != cutoff {
+			return fmt.Errorf("run %d: %d places, cutoff %d; counted %d and %d", s.run, s.resident, s.cutoff, len(places), cutoff)
+		}
+	}
+	if used != r.inUse || live != r.live || segments != r.byRun.used {
+		return fmt.Errorf("%d granules, %d names, %d segments; counted %d, %d and %d", r.inUse, r.live, r.byRun.used, used, live, segments)
+	}
+	free := 0
+	for g := r.freed; g != 0; g = r.granules[g].next {
+		free++
+	}
+	if n := max(0, len(r.granules)-1); used+free != n || len(r.names) != 8*len(r.granules) {
+		return fmt.Errorf("%d of %d granules are used and %d free", used, n, free)
+	}
+	return nil
 }
 
 // Shape implements indexer.ShapeReporter.
@@ -163,7 +230,7 @@ func (x *Index) Memory() []indexer.MemoryPart {
 		if w == nil {
 			continue
 		}
-		private += int64(cap(w.ranks))*8 + int64(cap(w.fresh))*8 + int64(cap(w.dirty))*8 + int64(cap(w.limbo.items))*16
+		private += int64(cap(w.ranks))*8 + int64(cap(w.fresh))*4 + int64(cap(w.dirty))*4 + int64(cap(w.aliases))*8 + int64(cap(w.limbo.items))*16
 		for _, r := range w.ranks {
 			if r != nil {
 				private += r.bytes()

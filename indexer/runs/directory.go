@@ -3,8 +3,6 @@ package runs
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/kvbench/kvbench/indexer"
 )
 
 // The directory finds the run that hangs at an offset of a run and begins with a
@@ -129,9 +127,4 @@ func (x *Index) fit() {
 	for i := range d.locks {
 		d.locks[i].Unlock()
 	}
-}
-
-// childOf is find for a local hash.
-func (x *Index) childOf(parent ref, off uint32, local indexer.LocalHash, alive bool) ref {
-	return x.find(parent, off, uint64(local), alive)
 }

@@ -1,133 +1,432 @@
 package runs
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/kvbench/kvbench/indexer"
 )
 
-// rank is what only its event thread knows.
+// rank is what only its event thread knows: which sequence hash names which
+// place. Names lie in granules of eight, in the order of their run, so that
+// neighbours in a prompt are neighbours in memory; see the package comment.
 type rank struct {
-	slot  indexer.Slot
-	names table      // sequence hash -> segment << 32 | offset + 1
-	byRun table      // run -> segment + 1
-	segs  []*segment // nil: free
-	free  []uint32   // positions in segs
-	spare []*segment // a few given up, to be used again
+	slot indexer.Slot
+	live int // names in granules
+
+	// names[8*g+i] is lane i of granule g; granule 0 is not used, so position 0
+	// is none.
+	names    []uint64
+	granules []granule
+	freed    uint32 // first free granule, chained by next
+	inUse    int    // granules
+
+	// index finds positions by name; see probe.
+	index   []uint32
+	entries int  // cells that are not 0, stale ones included
+	posBits uint // bits of a cell that are the position
+
+	segs    []segment // segment 0 is not used
+	freeSeg uint32    // first free segment, chained by head
+	byRun   table     // run -> segment
+
+	// A second name of a place is an alias. Engines do not send any unless two
+	// of their names collide in content, so they may be slow.
+	aliases table // name -> segment << 32 | offset + 1
+	extra   table // segment << 32 | offset + 1 -> its number of aliases
 }
 
-// held returns where a sequence hash is live.
-func (r *rank) held(name uint64) (position, bool) {
-	v := r.names.get(name)
-	return r.position(v), v != 0
-}
-
-func (r *rank) position(v uint64) position {
-	if v == 0 {
-		return position{}
-	}
-	return position{r.segs[v>>32], uint32(v) - 1}
-}
-
-// segment returns the rank's segment of a run, nil if it has none.
-func (r *rank) segment(run ref) *segment {
-	if v := r.byRun.get(uint64(run)); v != 0 {
-		return r.segs[v-1]
-	}
-	return nil
-}
-
-// open makes a segment.
-func (r *rank) open(run ref, hold holder) *segment {
-	var s *segment
-	if n := len(r.spare); n > 0 {
-		s, r.spare = r.spare[n-1], r.spare[:n-1]
-	} else {
-		s = new(segment)
-	}
-	id := uint32(len(r.segs))
-	if n := len(r.free); n > 0 {
-		id, r.free = r.free[n-1], r.free[:n-1]
-		r.segs[id] = s
-	} else {
-		r.segs = append(r.segs, s)
-	}
-	*s = segment{run: run, hold: hold, id: id, names: s.names[:0]}
-	r.byRun.add(uint64(run), uint64(id)+1)
-	return s
-}
-
-// What of given up segments is kept.
-const (
-	maxSpare      = 8
-	maxSpareNames = 256
-)
-
-// close gives a segment up.
-func (r *rank) close(s *segment) {
-	r.byRun.take(uint64(s.run))
-	r.segs[s.id] = nil
-	r.free = append(r.free, s.id)
-	if r.byRun.used == 0 {
-		r.segs, r.free = r.segs[:0], r.free[:0]
-		if cap(r.segs) > 64 {
-			r.segs, r.free, r.spare = nil, nil, nil
-		}
-	}
-	if len(r.spare) < maxSpare && cap(s.names) <= maxSpareNames {
-		r.spare = append(r.spare, s)
-	}
-}
-
-// position is a place: a segment of the rank and the offset in its run.
-type position struct {
-	seg *segment
-	off uint32
+// granule says where eight names belong.
+type granule struct {
+	seg        uint32
+	next, prev uint32 // of the segment, by offset; 0: none
+	ord        uint16 // offset of lane 0 / 8
+	live       uint8  // lanes whose name is live
 }
 
 // segment is what a rank has of a run.
 type segment struct {
-	run       ref
-	id        uint32 // position in rank.segs
-	hold      holder
-	names     []uint32 // by offset: how many names the place has
-	cutoff    uint32   // places [0, cutoff) are held
-	published uint32
-	resident  uint32 // places that are held
-	dirty     bool
+	run        ref
+	hold       holder
+	head, tail uint32 // granules
+	cutoff     uint32 // places [0, cutoff) are held
+	published  uint32
+	resident   uint32 // places that are held
+	dirty      bool
 }
 
-func (s *segment) add(off uint32) {
-	for int(off) >= len(s.names) {
-		s.names = append(s.names, 0)
+// blocks returns the number of names.
+func (r *rank) blocks() int { return r.live + r.aliases.used }
+
+func mix(name uint64) uint64 {
+	h := (name ^ name>>32) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
+// probe looks a name up. A cell holds a position and as many bits of the name's
+// hash as have room beside it. Cells are only ever added: when a name goes, its
+// cell stays behind and is recognised by the lane, which is not live or has
+// another name. pos is 0 if the name has none, and cell is then where it may be
+// added.
+func (r *rank) probe(name uint64) (pos, cell, tag uint32) {
+	h := mix(name)
+	index := r.index
+	i := uint32(uint64(uint32(h>>32)) * uint64(len(index)) >> 32)
+	posMask := uint32(1)<<r.posBits - 1
+	tag = uint32(h) &^ posMask
+	for {
+		if int(i) >= len(index) {
+			i = 0
+		}
+		e := index[i]
+		if e == 0 {
+			return 0, i, tag
+		}
+		if e&^posMask == tag {
+			pos = e & posMask
+			if r.names[pos] == name && r.granules[pos/8].live>>(pos%8)&1 != 0 {
+				return pos, i, tag
+			}
+		}
+		i++
 	}
-	if s.names[off]++; s.names[off] == 1 {
-		s.resident++
+}
+
+// find returns the position of a name, 0 if it has none.
+func (r *rank) find(name uint64) uint32 {
+	if r.live == 0 {
+		return 0
 	}
-	for int(s.cutoff) < len(s.names) && s.names[s.cutoff] > 0 {
+	pos, _, _ := r.probe(name)
+	return pos
+}
+
+// held returns the place of a name, as a segment and an offset.
+func (r *rank) held(name uint64) (seg, off uint32, ok bool) {
+	if pos := r.find(name); pos != 0 {
+		g := &r.granules[pos/8]
+		return g.seg, uint32(g.ord)*8 + pos%8, true
+	}
+	if v := r.aliases.get(name); v != 0 {
+		return uint32(v >> 32), uint32(v) - 1, true
+	}
+	return 0, 0, false
+}
+
+// The index has cellsPerName cells for each name when it is made, and is made
+// again when so many sixteenths of them are used: every name that went leaves a
+// cell behind, so that costs (1/2 + …) of another insertion for each name.
+const (
+	cellsPerName = 2
+	fullOf16     = 14
+	minCells     = 32
+)
+
+// reserve makes room for n more names in the index, and positions for them.
+func (r *rank) reserve(n int) {
+	// Positions may grow by a granule for each name, if each is alone in one.
+	most := uint64(len(r.granules)+n+1) * 8
+	if 16*(r.entries+n) <= fullOf16*len(r.index) && most <= 1<<r.posBits {
+		return
+	}
+	r.rebuild(n)
+}
+
+// rebuild makes the index anew, with room for n more names.
+func (r *rank) rebuild(n int) {
+	want := max(minCells, cellsPerName*(r.live+n))
+	// An index that fits for a while is used again, so that a rank whose content
+	// only changes does not allocate.
+	if len(r.index) >= want*7/8 && len(r.index) <= 3*want {
+		clear(r.index)
+	} else {
+		r.index = make([]uint32, want)
+	}
+	r.entries = 0
+	r.posBits = uint(bits.Len64(uint64(len(r.granules)+n+1) * 8 * 2))
+	if r.posBits > 32 {
+		panic("runs: a rank holds more than 2^31 blocks, which the index cannot address")
+	}
+	for g := range r.granules {
+		live := r.granules[g].live
+		for ; live != 0; live &= live - 1 {
+			pos := uint32(g)*8 + uint32(bits.TrailingZeros8(live))
+			_, cell, tag := r.probe(r.names[pos])
+			r.index[cell] = tag | pos
+			r.entries++
+		}
+	}
+}
+
+// granuleAt returns the granule of a segment with that ordinal and makes it if it
+// is missing. near is the last one of the segment that does not lie behind it, 0
+// if there is none.
+func (r *rank) granuleAt(seg, near uint32, ord uint16) uint32 {
+	next := uint32(0)
+	if near != 0 {
+		if r.granules[near].ord == ord {
+			return near
+		}
+		next = r.granules[near].next
+	} else {
+		next = r.segs[seg].head
+	}
+	if next != 0 && r.granules[next].ord == ord {
+		return next
+	}
+	g := r.freed
+	if g != 0 {
+		r.freed = r.granules[g].next
+	} else {
+		if len(r.granules) == 0 {
+			r.granules = append(r.granules, granule{})
+			r.names = append(r.names, make([]uint64, 8)...)
+		}
+		g = uint32(len(r.granules))
+		r.granules = append(r.granules, granule{})
+		r.names = append(r.names, 0, 0, 0, 0, 0, 0, 0, 0)
+	}
+	r.inUse++
+	r.granules[g] = granule{seg: seg, next: next, prev: near, ord: ord}
+	s := &r.segs[seg]
+	if near != 0 {
+		r.granules[near].next = g
+	} else {
+		s.head = g
+	}
+	if next != 0 {
+		r.granules[next].prev = g
+	} else {
+		s.tail = g
+	}
+	return g
+}
+
+// release gives an empty granule back. Its prev and ord stay readable until one
+// is made.
+func (r *rank) release(g uint32) {
+	gr := &r.granules[g]
+	s := &r.segs[gr.seg]
+	if gr.prev != 0 {
+		r.granules[gr.prev].next = gr.next
+	} else {
+		s.head = gr.next
+	}
+	if gr.next != 0 {
+		r.granules[gr.next].prev = gr.prev
+	} else {
+		s.tail = gr.prev
+	}
+	gr.next, r.freed = r.freed, g
+	r.inUse--
+}
+
+// near returns the last granule of a segment that does not lie behind an offset.
+func (r *rank) near(seg, off uint32) uint32 {
+	g := r.segs[seg].tail
+	for g != 0 && uint32(r.granules[g].ord)*8 > off {
+		g = r.granules[g].prev
+	}
+	return g
+}
+
+// before and after return the neighbours of a position in its run, 0 if the rank
+// has no granule there.
+func (r *rank) before(pos uint32) uint32 {
+	if pos%8 != 0 {
+		return pos - 1
+	}
+	g := &r.granules[pos/8]
+	if p := g.prev; p != 0 && r.granules[p].ord+1 == g.ord {
+		return p*8 + 7
+	}
+	return 0
+}
+
+func (r *rank) after(pos uint32) uint32 {
+	if pos%8 != 7 {
+		return pos + 1
+	}
+	g := &r.granules[pos/8]
+	if g.live == 0 {
+		return 0 // it may have been given back, and next then means another thing
+	}
+	if n := g.next; n != 0 && r.granules[n].ord == g.ord+1 {
+		return n * 8
+	}
+	return 0
+}
+
+// isNamed says whether the lane at a position is live and has that name.
+func (r *rank) isNamed(pos uint32, name uint64) bool {
+	return pos != 0 && r.names[pos] == name && r.granules[pos/8].live>>(pos%8)&1 != 0
+}
+
+func placeKey(seg, off uint32) uint64 { return uint64(seg)<<32 | uint64(off+1) }
+
+// hasAlias says whether a place has a name besides that of its lane.
+func (r *rank) hasAlias(seg, off uint32) bool {
+	return r.extra.used != 0 && r.extra.get(placeKey(seg, off)) != 0
+}
+
+// isLive says whether the lane of a place has a name.
+func (r *rank) isLive(seg, off uint32) bool {
+	g := r.near(seg, off)
+	return g != 0 && uint32(r.granules[g].ord) == off/8 && r.granules[g].live>>(off%8)&1 != 0
+}
+
+func (r *rank) addAlias(name uint64, seg, off uint32) {
+	key := placeKey(seg, off)
+	r.aliases.add(name, key)
+	r.extra.add(key, r.extra.take(key)+1)
+}
+
+// takeAlias removes an alias and returns its place.
+func (r *rank) takeAlias(name uint64) (seg, off uint32, ok bool) {
+	key := r.aliases.take(name)
+	if key == 0 {
+		return 0, 0, false
+	}
+	if n := r.extra.take(key); n > 1 {
+		r.extra.add(key, n-1)
+	}
+	return uint32(key >> 32), uint32(key) - 1, true
+}
+
+// advance moves the cutoff of a segment over what is held behind it. g is the last
+// granule that does not lie behind the cutoff.
+func (r *rank) advance(seg, g uint32) {
+	s := &r.segs[seg]
+	for s.cutoff < s.resident {
+		ord := uint16(s.cutoff / 8)
+		for g != 0 && r.granules[g].ord < ord {
+			n := r.granules[g].next
+			if n == 0 || r.granules[n].ord > ord {
+				break
+			}
+			g = n
+		}
+		lane := s.cutoff % 8
+		if g != 0 && r.granules[g].ord == ord && r.granules[g].live>>lane&1 != 0 {
+			s.cutoff += uint32(min(bits.TrailingZeros8(^(r.granules[g].live >> lane)), int(8-lane)))
+			continue
+		}
+		if !r.hasAlias(seg, s.cutoff) {
+			return
+		}
 		s.cutoff++
 	}
 }
 
-func (s *segment) sub(off uint32) {
-	if s.names[off]--; s.names[off] == 0 {
-		s.resident--
-		s.cutoff = min(s.cutoff, off)
+// segment returns the rank's segment of a run, 0 if it has none.
+func (r *rank) segment(run ref) uint32 { return uint32(r.byRun.get(uint64(run))) }
+
+// open makes a segment.
+func (r *rank) open(run ref, hold holder) uint32 {
+	id := r.freeSeg
+	if id != 0 {
+		r.freeSeg = r.segs[id].head
+	} else {
+		if len(r.segs) == 0 {
+			r.segs = append(r.segs, segment{})
+		}
+		id = uint32(len(r.segs))
+		r.segs = append(r.segs, segment{})
 	}
-	for n := len(s.names); n > 0 && s.names[n-1] == 0; n-- {
-		s.names = s.names[:n-1]
+	r.segs[id] = segment{run: run, hold: hold}
+	r.byRun.add(uint64(run), uint64(id))
+	return id
+}
+
+// close gives a segment up.
+func (r *rank) close(id uint32) {
+	r.byRun.take(uint64(r.segs[id].run))
+	r.segs[id] = segment{head: r.freeSeg}
+	r.freeSeg = id
+}
+
+// shrink gives memory back after content went. What is kept is at most a few
+// times what is used, so a rank whose content only changes does not allocate.
+func (r *rank) shrink() {
+	const small = 32
+	if n := len(r.granules); n > small && 4*(r.inUse+1) < n {
+		r.compact()
+	}
+	if n := len(r.segs); n > small && 4*(r.byRun.used+1) < n {
+		r.compactSegs()
+	}
+	if n := len(r.index); n > minCells && n > 6*cellsPerName*(r.live+1) {
+		r.index = nil
+		r.rebuild(0)
 	}
 }
 
-func (r *rank) bytes() int64 {
-	n := int64(unsafe.Sizeof(*r)) + int64(cap(r.names.cells)+cap(r.byRun.cells))*16 +
-		int64(cap(r.segs)+cap(r.spare))*8 + int64(cap(r.free))*4
-	for _, list := range [][]*segment{r.segs, r.spare} {
-		for _, s := range list {
-			if s != nil {
-				n += int64(unsafe.Sizeof(*s)) + int64(cap(s.names))*4
+// compact moves the granules together.
+func (r *rank) compact() {
+	granules := make([]granule, 1, r.inUse+1+r.inUse/4)
+	names := make([]uint64, 8, 8*cap(granules))
+	for id := range r.segs {
+		s := &r.segs[id]
+		if s.run == 0 {
+			continue
+		}
+		prev, first := uint32(0), uint32(0)
+		for g := s.head; g != 0; g = r.granules[g].next {
+			at := uint32(len(granules))
+			gr := r.granules[g]
+			gr.prev, gr.next = prev, 0
+			if prev != 0 {
+				granules[prev].next = at
+			} else {
+				first = at
 			}
+			granules = append(granules, gr)
+			names = append(names, r.names[8*g:8*g+8]...)
+			prev = at
+		}
+		s.head, s.tail = first, prev
+	}
+	r.granules, r.names, r.freed = granules, names, 0
+	r.rebuild(0)
+}
+
+// compactSegs moves the segments together.
+func (r *rank) compactSegs() {
+	segs := make([]segment, 1, r.byRun.used+1+r.byRun.used/4)
+	byRun, moved := table{}, table{}
+	for id := range r.segs {
+		s := r.segs[id]
+		if s.run == 0 {
+			continue
+		}
+		to := uint32(len(segs))
+		segs = append(segs, s)
+		byRun.add(uint64(s.run), uint64(to))
+		moved.add(uint64(id), uint64(to))
+		for g := s.head; g != 0; g = r.granules[g].next {
+			r.granules[g].seg = to
 		}
 	}
-	return n
+	if r.aliases.used > 0 {
+		aliases, extra := table{}, table{}
+		to := func(key uint64) uint64 { return moved.get(key>>32)<<32 | key&(1<<32-1) }
+		for _, c := range r.aliases.cells {
+			if c.value != 0 {
+				aliases.add(c.key, to(c.value))
+			}
+		}
+		for _, c := range r.extra.cells {
+			if c.value != 0 {
+				extra.add(to(c.key), c.value)
+			}
+		}
+		r.aliases, r.extra = aliases, extra
+	}
+	r.segs, r.freeSeg, r.byRun = segs, 0, byRun
+}
+
+func (r *rank) bytes() int64 {
+	return int64(unsafe.Sizeof(*r)) + int64(cap(r.names))*8 + int64(cap(r.granules))*int64(unsafe.Sizeof(granule{})) +
+		int64(cap(r.index))*4 + int64(cap(r.segs))*int64(unsafe.Sizeof(segment{})) +
+		int64(cap(r.byRun.cells)+cap(r.aliases.cells)+cap(r.extra.cells))*16
 }

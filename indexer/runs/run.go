@@ -18,8 +18,6 @@ const (
 )
 
 // A holder slot is (rank's slot + 1) << 32 | cutoff; 0 is free.
-const inlineHolders = headerWords - hHold
-
 // Overflow blocks hold the next block in word 0, the number of their holders in
 // word 1 and holders in the others.
 const (
@@ -149,7 +147,7 @@ func (w *Writer) step(r *rank, run ref, k uint32, rest []uint64) (child ref, gro
 	for {
 		c := x.find(run, k, rest[0], true)
 		if c != 0 {
-			if r.segment(c) != nil {
+			if r.segment(c) != 0 {
 				return c, false, false
 			}
 			if x.acquire(c) {

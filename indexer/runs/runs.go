@@ -80,13 +80,14 @@ func (x *Index) Close() error {
 
 // Writer applies the events of one event thread.
 type Writer struct {
-	x     *Index
-	log   *commits
-	part  *participant
-	limbo limbo
-	ranks []*rank
-	fresh []uint64   // names of the event
-	dirty []*segment // segments that the event touched
+	x       *Index
+	log     *commits
+	part    *participant
+	limbo   limbo
+	ranks   []*rank
+	fresh   []uint32 // positions that the event filled
+	aliases []uint64 // aliases that the event added
+	dirty   []uint32 // segments that the event touched
 }
 
 // Attach implements indexer.Writer.
@@ -106,7 +107,7 @@ func (w *Writer) Detach(slot indexer.Slot) {
 }
 
 // Blocks implements indexer.Writer.
-func (w *Writer) Blocks(slot indexer.Slot) int { return w.ranks[slot].names.used }
+func (w *Writer) Blocks(slot indexer.Slot) int { return w.ranks[slot].blocks() }
 
 // Park implements indexer.Writer: a writer pins an epoch only during a call.
 func (w *Writer) Park() {}
@@ -126,23 +127,26 @@ func (w *Writer) leave() {
 // Apply implements indexer.Writer.
 func (w *Writer) Apply(ev *indexer.Event) indexer.Effect {
 	w.x.ep.pin(w.part)
-	defer w.leave()
 	r := w.ranks[ev.Slot]
+	var e indexer.Effect
 	switch ev.Kind {
 	case indexer.Stored:
-		return w.store(r, ev)
+		e = w.store(r, ev)
 	case indexer.Removed:
-		return w.remove(r, ev)
+		e = w.remove(r, ev)
 	case indexer.Cleared:
-		return indexer.Effect{ClearedBlocks: uint32(w.clear(r))}
+		e.ClearedBlocks = uint32(w.clear(r))
+	default:
+		e.Malformed = 1
 	}
-	return indexer.Effect{Malformed: 1}
+	w.leave()
+	return e
 }
 
-func (w *Writer) touch(s *segment) {
-	if !s.dirty {
+func (w *Writer) touch(r *rank, seg uint32) {
+	if s := &r.segs[seg]; !s.dirty {
 		s.dirty = true
-		w.dirty = append(w.dirty, s)
+		w.dirty = append(w.dirty, seg)
 	}
 }
 
@@ -151,44 +155,36 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 	if len(ev.Locals) != n {
 		return indexer.Effect{Malformed: 1}
 	}
+	// The place to go on from: offset k of a run, the rank's segment of it, and
+	// the last granule that does not lie behind it.
 	x, run, k := w.x, w.x.root, uint32(0)
-	var seg *segment
+	var seg, near uint32
 	if ev.HasParent {
-		p, ok := r.held(uint64(ev.Parent))
-		if !ok {
+		var ok bool
+		if seg, k, ok = r.held(uint64(ev.Parent)); !ok {
 			return indexer.Effect{Orphaned: uint32(n)}
 		}
-		seg, run, k = p.seg, p.seg.run, p.off+1
+		run, near = r.segs[seg].run, r.near(seg, k)
+		k++
 	}
 	if n == 0 {
 		return indexer.Effect{}
 	}
 	locals := unsafe.Slice((*uint64)(&ev.Locals[0]), n)
+	names := unsafe.Slice((*uint64)(&ev.Sequences[0]), n)
+	r.reserve(n)
 	var e indexer.Effect
-	w.fresh = w.fresh[:0]
-	for i := 0; i < n; {
-		content := x.content(run)
-		for ; i < n && int(k) < len(content) && content[k] == locals[i]; i, k = i+1, k+1 {
-			seq := uint64(ev.Sequences[i])
-			at, ok := r.held(seq)
-			// A hash that this very event stored names another place: paths do
-			// not come back to a place.
-			if ok && (at.seg != seg || at.off != k) {
-				for _, name := range w.fresh {
-					w.forget(r, name)
+	w.fresh, w.aliases = w.fresh[:0], w.aliases[:0]
+	for i := 0; ; {
+		if run != x.root {
+			if m := common(x.content(run)[k:], locals[i:]); m > 0 {
+				var ok bool
+				if near, ok = w.fill(r, seg, near, k, names[i:i+m], &e); !ok {
+					w.undo(r)
+					return indexer.Effect{Conflicting: uint32(n)}
 				}
-				w.commit(r)
-				return indexer.Effect{Conflicting: uint32(n)}
+				i, k = i+m, k+uint32(m)
 			}
-			if ok {
-				e.Duplicate++
-				continue
-			}
-			r.names.add(seq, uint64(seg.id)<<32|uint64(k+1))
-			seg.add(k)
-			w.touch(seg)
-			w.fresh = append(w.fresh, seq)
-			e.Stored++
 		}
 		if i == n {
 			break
@@ -199,59 +195,230 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 		}
 		if fresh {
 			seg = r.open(next, x.join(next, uint32(r.slot)))
-			w.touch(seg)
+			w.touch(r, seg)
 		} else {
 			seg = r.segment(next)
 		}
-		run, k = next, 0
+		run, k, near = next, 0, 0
 	}
 	w.commit(r)
 	return e
 }
 
-func (w *Writer) forget(r *rank, name uint64) bool {
-	v := r.names.take(name)
-	if v == 0 {
-		return false
+// fill gives names to the places of a segment from offset k on. It returns the
+// last granule that does not lie behind the last of them; ok is false if a name
+// is that of another place already.
+func (w *Writer) fill(r *rank, seg, near, k uint32, names []uint64, e *indexer.Effect) (last uint32, ok bool) {
+	start, stored, resident := k, 0, 0
+	for j := 0; j < len(names); {
+		near = r.granuleAt(seg, near, uint16(k/8))
+		base, lane := near*8, k%8
+		for ; lane < 8 && j < len(names); lane, j, k = lane+1, j+1, k+1 {
+			name := names[j]
+			pos, cell, tag := r.probe(name)
+			g := &r.granules[near]
+			switch {
+			case pos == 0 && g.live>>lane&1 == 0 && r.aliases.used == 0:
+				r.names[base+lane] = name
+				g.live |= 1 << lane
+				r.index[cell] = tag | (base + lane)
+				r.entries++
+				r.live++
+				w.fresh = append(w.fresh, base+lane)
+				stored++
+				resident++
+				continue
+			case pos == base+lane:
+				e.Duplicate++
+				continue
+			case pos != 0:
+				w.abandon(r, seg, near, resident)
+				return 0, false
+			}
+			if at := r.aliases.get(name); at != 0 {
+				if at != placeKey(seg, k) {
+					w.abandon(r, seg, near, resident)
+					return 0, false
+				}
+				e.Duplicate++
+				continue
+			}
+			stored++
+			if g.live>>lane&1 != 0 {
+				r.addAlias(name, seg, k)
+				w.aliases = append(w.aliases, name)
+				continue
+			}
+			if !r.hasAlias(seg, k) {
+				resident++
+			}
+			r.names[base+lane] = name
+			g.live |= 1 << lane
+			r.index[cell] = tag | (base + lane)
+			r.entries++
+			r.live++
+			w.fresh = append(w.fresh, base+lane)
+		}
+		if g := &r.granules[near]; g.live == 0 {
+			// Aliases hold all of these places.
+			empty := near
+			near = g.prev
+			r.release(empty)
+		}
 	}
-	at := r.position(v)
-	at.seg.sub(at.off)
-	w.touch(at.seg)
-	return true
+	e.Stored += uint32(stored)
+	if resident > 0 {
+		s := &r.segs[seg]
+		s.resident += uint32(resident)
+		if s.cutoff >= start && s.cutoff < k {
+			s.cutoff = k
+			r.advance(seg, near)
+		}
+		w.touch(r, seg)
+	}
+	return near, true
+}
+
+// abandon settles a segment in the middle of an event that is undone.
+func (w *Writer) abandon(r *rank, seg, near uint32, resident int) {
+	r.segs[seg].resident += uint32(resident)
+	w.touch(r, seg)
+	if r.granules[near].live == 0 {
+		r.release(near)
+	}
+}
+
+// undo takes back what the event did. Nothing of it was published.
+func (w *Writer) undo(r *rank) {
+	for _, name := range w.aliases {
+		r.takeAlias(name)
+	}
+	for _, pos := range w.fresh {
+		w.forget(r, pos)
+	}
+	w.commit(r)
+	r.shrink()
+}
+
+// forget takes away the name at a position.
+func (w *Writer) forget(r *rank, pos uint32) {
+	g := pos / 8
+	gr := &r.granules[g]
+	off := uint32(gr.ord)*8 + pos%8
+	gr.live &^= 1 << (pos % 8)
+	r.live--
+	if !r.hasAlias(gr.seg, off) {
+		w.vacate(r, gr.seg, off)
+	}
+	if gr.live == 0 {
+		r.release(g)
+	}
+}
+
+// vacate takes a place away from a segment: it has no name any more.
+func (w *Writer) vacate(r *rank, seg, off uint32) {
+	s := &r.segs[seg]
+	s.resident--
+	s.cutoff = min(s.cutoff, off)
+	w.touch(r, seg)
 }
 
 func (w *Writer) remove(r *rank, ev *indexer.Event) indexer.Effect {
+	n := len(ev.Sequences)
+	if n == 0 {
+		return indexer.Effect{}
+	}
+	names := unsafe.Slice((*uint64)(&ev.Sequences[0]), n)
 	var e indexer.Effect
-	for _, seq := range ev.Sequences {
-		if w.forget(r, uint64(seq)) {
-			e.Removed++
-		} else {
-			e.UnknownRemoved++
+	last := uint32(0)
+	for i := 0; i < n; {
+		name := names[i]
+		// Engines evict prompts from the end: the next victim is most often the
+		// one before the last.
+		pos := uint32(0)
+		if last != 0 {
+			if p := r.before(last); r.isNamed(p, name) {
+				pos = p
+			} else if p := r.after(last); r.isNamed(p, name) {
+				pos = p
+			}
 		}
+		if pos == 0 {
+			pos = r.find(name)
+		}
+		if pos == 0 {
+			i++
+			if seg, off, ok := r.takeAlias(name); ok {
+				e.Removed++
+				if !r.isLive(seg, off) && !r.hasAlias(seg, off) {
+					w.vacate(r, seg, off)
+				}
+			} else {
+				e.UnknownRemoved++
+			}
+			continue
+		}
+		last = pos
+		if r.extra.used != 0 {
+			w.forget(r, pos)
+			e.Removed++
+			i++
+			continue
+		}
+		// As many lanes of the granule as go on backwards.
+		g := pos / 8
+		gr := &r.granules[g]
+		live, lanes := gr.live, r.names[g*8:g*8+8:g*8+8]
+		lane := int(pos % 8)
+		first := i
+		for {
+			live &^= 1 << lane
+			i++
+			lane--
+			if i == n || lane < 0 || lanes[lane] != names[i] || live>>lane&1 == 0 {
+				break
+			}
+		}
+		lane++
+		last = g*8 + uint32(lane)
+		count := uint32(i - first)
+		gr.live = live
+		r.live -= int(count)
+		s := &r.segs[gr.seg]
+		s.resident -= count
+		s.cutoff = min(s.cutoff, uint32(gr.ord)*8+uint32(lane))
+		if !s.dirty {
+			s.dirty = true
+			w.dirty = append(w.dirty, gr.seg)
+		}
+		if live == 0 {
+			r.release(g)
+		}
+		e.Removed += count
 	}
 	w.commit(r)
+	r.shrink()
 	return e
 }
 
 func (w *Writer) clear(r *rank) int {
-	n := r.names.used
-	for _, s := range r.segs {
-		if s == nil {
-			continue
+	n := r.blocks()
+	for id := range r.segs {
+		if s := &r.segs[id]; s.run != 0 {
+			s.cutoff, s.resident, s.head, s.tail = 0, 0, 0, 0
+			w.touch(r, uint32(id))
 		}
-		s.cutoff, s.resident, s.names = 0, 0, nil
-		w.touch(s)
 	}
-	r.names = table{}
 	w.commit(r)
-	r.byRun, r.segs, r.free, r.spare = table{}, nil, nil, nil
+	*r = rank{slot: r.slot}
 	return n
 }
 
 // commit publishes the event as a whole: readers of the rank look again.
 func (w *Writer) commit(r *rank) {
 	x, open := w.x, false
-	for _, s := range w.dirty {
+	for _, id := range w.dirty {
+		s := &r.segs[id]
 		if s.cutoff == s.published {
 			continue
 		}
@@ -265,15 +432,15 @@ func (w *Writer) commit(r *rank) {
 	if open {
 		w.log.count.Add(1)
 	}
-	for _, s := range w.dirty {
+	for _, id := range w.dirty {
+		s := &r.segs[id]
 		s.dirty = false
 		if s.resident == 0 {
 			x.part(s.run, s.hold)
 			w.drop(s.run)
-			r.close(s)
+			r.close(id)
 		}
 	}
-	clear(w.dirty)
 	w.dirty = w.dirty[:0]
 	if cap(w.dirty) > 1024 || cap(w.fresh) > 1<<17 {
 		w.dirty, w.fresh = nil, nil
