@@ -88,6 +88,7 @@ type Writer struct {
 	fresh   []uint32 // positions that the event filled
 	aliases []uint64 // aliases that the event added
 	dirty   []uint32 // segments that the event touched
+	touched uint32   // keeps the loads of rank.touch alive
 }
 
 // Attach implements indexer.Writer.
@@ -209,12 +210,16 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 // last granule that does not lie behind the last of them; ok is false if a name
 // is that of another place already.
 func (w *Writer) fill(r *rank, seg, near, k uint32, names []uint64, e *indexer.Effect) (last uint32, ok bool) {
-	start, stored, resident := k, 0, 0
+	start, stored, resident, warm := k, 0, 0, 0
 	for j := 0; j < len(names); {
 		near = r.granuleAt(seg, near, uint16(k/8))
 		base, lane := near*8, k%8
 		for ; lane < 8 && j < len(names); lane, j, k = lane+1, j+1, k+1 {
 			name := names[j]
+			if j >= warm {
+				warm = min(len(names), j+warmAhead)
+				w.touched += r.touch(names[j:warm])
+			}
 			pos, cell, tag := r.probe(name)
 			g := &r.granules[near]
 			switch {
