@@ -48,6 +48,18 @@ func (a *Answer) Set(slot Slot, n uint32) {
 	a.scores[slot] = n
 }
 
+// Open gives an index the storage of an answer that was just Reset, with room for
+// slots [0, n): scores by slot, all 0, and an empty list of touched slots with room
+// for n. The index fills both and calls Done with the list. It is Set without its
+// tests, for indexes that set many scores; only indexes call it.
+func (a *Answer) Open(n int) (scores []uint32, touched []Slot) {
+	a.Grow(n)
+	return a.scores, a.touched
+}
+
+// Done ends what Open began. Every slot with a score is in the list once.
+func (a *Answer) Done(touched []Slot) { a.touched = touched }
+
 // Score returns the number of leading blocks that the rank in slot holds.
 func (a *Answer) Score(slot Slot) uint32 {
 	if int(slot) >= len(a.scores) {

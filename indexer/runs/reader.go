@@ -127,23 +127,33 @@ func (r *Reader) release() {
 	}
 }
 
+// commonChunk is how many words are compared at once.
+const commonChunk = 16
+
+// common returns the length of the common beginning.
 func common(a, b []uint64) int {
 	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
+	i := 0
+	for ; i+commonChunk <= n; i += commonChunk {
+		if *(*[commonChunk]uint64)(a[i:]) != *(*[commonChunk]uint64)(b[i:]) {
+			break
 		}
 	}
-	return n
+	for ; i < n && a[i] == b[i]; i++ {
+	}
+	return i
 }
 
+// walk follows the query from run to run and counts a run's blocks for the ranks
+// that hold all blocks before it.
 func (r *Reader) walk(q []uint64, earlyExit bool, ans *indexer.Answer) {
 	x := r.x
+	scores, touched := ans.Open(int(x.slots.Load()))
 	run, off, depth := x.root, uint32(0), uint32(0)
 	for int(depth) < len(q) {
 		run = x.find(run, off, q[depth], false)
 		if run == 0 {
-			return
+			break
 		}
 		m := uint32(common(x.content(run), q[depth:]))
 		going := 0
@@ -158,11 +168,21 @@ func (r *Reader) walk(q []uint64, earlyExit bool, ans *indexer.Answer) {
 					continue
 				}
 				slot := indexer.Slot(v>>32) - 1
-				if depth == 0 || ans.Score(slot) == depth {
-					ans.Set(slot, depth+min(cutoff, m))
-					if cutoff >= m {
-						going++
-					}
+				if int(slot) >= len(scores) {
+					// It was attached after the walk began.
+					ans.Done(touched)
+					scores, touched = ans.Open(int(slot) + 1)
+				}
+				score := scores[slot]
+				if score != depth {
+					continue
+				}
+				if depth == 0 {
+					touched = append(touched, slot)
+				}
+				scores[slot] = depth + min(cutoff, m)
+				if cutoff >= m {
+					going++
 				}
 			}
 			b := ref(atomic.LoadUint64(next))
@@ -173,10 +193,11 @@ func (r *Reader) walk(q []uint64, earlyExit bool, ans *indexer.Answer) {
 			next, hold = &p[0], p[2:blockWords]
 		}
 		if going == 0 || going == 1 && earlyExit {
-			return
+			break
 		}
 		depth, off = depth+m, m
 	}
+	ans.Done(touched)
 }
 
 func (r *Reader) walkOne(q []uint64, slot indexer.Slot) uint32 {

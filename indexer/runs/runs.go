@@ -30,6 +30,7 @@ type Index struct {
 	runLocks [stripes]sync.Mutex
 	logs     []*commits
 	writers  []*Writer
+	slots    atomic.Uint32 // highest slot ever attached + 1
 }
 
 // commits numbers what one event thread publishes: odd while it does. The log
@@ -97,6 +98,9 @@ func (w *Writer) Attach(slot indexer.Slot) {
 		w.ranks = append(w.ranks, nil)
 	}
 	w.ranks[slot] = &rank{slot: slot}
+	for n := w.x.slots.Load(); n <= uint32(slot) && !w.x.slots.CompareAndSwap(n, uint32(slot)+1); {
+		n = w.x.slots.Load()
+	}
 }
 
 // Detach implements indexer.Writer.
