@@ -1,56 +1,122 @@
 // Package runs is an index that stores what ranks have in common once, and what
-// a rank has of it as one number.
+// a rank has of it as one number. It answers queries and applies events; it
+// chooses no ranks and makes no events. This page says how it is laid out, how
+// writers and readers get along, and why answers are right.
 //
-// # Layout
+// # Shared: runs
 //
 // A run is a sequence of local hashes that hangs at a place: an offset in its
-// parent run. It is never split or edited, only appended to. A sequence that
-// differs inside a run hangs there as a child.
+// parent run. It is never split or edited, only its end moves. A sequence that
+// differs inside a run hangs there as a child, and what a reader saw of a run
+// stays true.
 //
 //	root ── run A: a b c d e f          slot 3: cutoff 6
 //	              │                     slot 7: cutoff 2
 //	              └─ (A,2) run B: x y   slot 7: cutoff 2
 //
-// A rank that holds the first n blocks of a run has the cutoff n in one of the
-// run's holder slots. What it holds behind a hole stays in its private segment
-// of the run until the hole is filled, which is one store, as is an eviction of
-// a run's tail. Children keep their own cutoffs; a query counts them only for
-// ranks that reached their offset. The directory finds a run by (parent, offset,
-// first local hash), which is exact: no hash of a path is ever compared.
+// A rank that holds the first n blocks of a run has the cutoff n there. Above,
+// slot 3 holds a b c d e f and slot 7 holds a b x y. Eviction of a tail and its
+// return are one store each, however long the tail. Behind a hole the cutoff
+// says nothing: if slot 3 loses c, its cutoff becomes 2 and only its private part
+// still knows of d e f; when c comes back, one store makes it 6 again. Children
+// keep their cutoffs meanwhile. A query counts them only for ranks that reached
+// their offset, so nobody has to walk them.
 //
-// Private to a rank are its names (sequence hash to segment and offset) and, by
-// offset of a segment, how many names a place has. All names are looked up when
-// they are stored, so conflicts are found at once and taken back unpublished.
+//	header (run.go)                        content: blocks of the run
+//	┌─────────┬───────┬──────┬─────┐       ┌───┬───┬───┬───┬───┬───┬──────┐
+//	│ content │ first │ next │ key │   ┌──►│ a │ b │ c │ d │ e │ f │ room │
+//	├──┬──────┼───────┼──────┼─────┤   │   └───┴───┴───┴───┴───┴───┴──────┘
+//	│ refs    │ more  │ slot+1│cutoff… │  more ──► block of holders ──► …
+//	└──┴──────┴───────┴──────┴─────┘
 //
-// Headers, contents and holders are pieces of pointer-free chunks (arena.go).
+// The directory (directory.go) finds a run by its key, which is parent run,
+// offset and first local hash. The key is exact: no hash of a path is ever
+// compared, so no two prompts can be mistaken for each other. Headers, contents
+// and holders are pieces of chunks without pointers (arena.go).
+//
+// # Private: names
+//
+// Only a rank's event thread knows which sequence hash names which place. Names
+// lie in granules of eight along their run, so that neighbours in a prompt are
+// neighbours in memory:
+//
+//	segment of run A                index: cells of 4 bytes
+//	   │ head            tail       ┌─────┬─────┬───┬─────┬───
+//	   ▼                  ▼         │tag│p│tag│p│ 0 │tag│p│…
+//	[a b c d e f g h] ⇄ [i j · · · · · ·]   └─────┴──┬──┴───┴─────┴───
+//	 granule 1, live 11111111   granule 5, live 11000000        p = granule*8 + lane
+//
+// A granule says which segment and which eight offsets it is, and which of its
+// lanes are live. The index is a hash table from name to position: a cell has the
+// position and, in the bits that are left over, a part of the name's hash. Cells
+// are never deleted. A name that goes clears its lane's live bit; the cell stays
+// and is recognised, since the lane is not live or has another name by now. When
+// too many cells are used the index is made anew from the granules.
+//
+// Removals do not use the index as a rule. Engines evict prompts from the end,
+// so the next victim is first looked for beside the last one, backwards in its
+// granule. Names that are stored are looked up one by one all the same, because a
+// name must not get a second place; the index lines of the next 64 names are
+// touched before, so that these waits for memory overlap.
+//
+// Two names of one place are rare (two names of an engine collide in content).
+// The second one, an alias, lies in a table of its own.
 //
 // # Protocol
 //
 // Everything that a reader may reach is written before the atomic store that
-// makes it reachable. What was unlinked is used again two epochs later
-// (epoch.go), so a reader never sees another run in the place of an old one. A
-// reference for each segment and each child keeps a run, and its number, in use;
-// a run whose references are gone is dead and is not revived.
+// makes it reachable, and is not changed afterwards. What was unlinked is used
+// again two epochs later (epoch.go): readers and writers note the epoch while
+// they are in a call, and it moves on only when all have the present one. A
+// reader so never finds another run in the place of an old one. A reference for
+// each segment and each child keeps a run, and its number, in use. A run whose
+// references are gone is dead and is not revived; a new one with the same key
+// takes its place.
 //
-// A writer publishes an event's cutoffs as one commit: it makes its thread's
-// count odd, logs the slot, stores, makes the count even. A reader notes the
-// counts, walks, and looks at the counts again. Ranks that are not in the log
-// between had no commit meanwhile, so that all that was read of them was true at
-// one moment. The others are walked again on their own. A rank without the first
-// block needs no second look: one word said so. A reader that is unlucky too often
-// closes a gate, and writers wait before their next commit until it has walked
-// once. So readers neither wait for each other nor take locks as a rule, and
-// always end.
+// A writer applies an event to its private part first and then publishes all
+// cutoffs that changed as one commit:
 //
-// Appending to a run and hanging a child at it exclude each other by a lock and
-// look again under it, so that no child continues its parent as the parent itself
-// does. Runs are at most 4,096 blocks long; a longer sequence goes on in a child.
+//	writer                              reader
+//	count odd                           n = counts of all event threads
+//	log the slot                        walk: all ranks at once
+//	store cutoffs                       counts again: which slots are logged
+//	count even                            between n and now?
+//	drop runs without references        walk these on their own until one
+//	                                      walk had no commit of the slot beside it
+//
+// # Why it is right
+//
+// One rank, no commit during the walk: all words that were read of it were true
+// together at any moment of the walk, so the answer was true then.
+//
+// One rank with a commit meanwhile: the log names it, and its own walk is
+// repeated until no commit of the slot ran beside it. An event that cuts one run
+// and fills another is never seen by halves.
+//
+// A rank without the first block of the query: one word said so, at a moment
+// during the walk.
+//
+// Nobody starves: a reader that is unlucky too often closes the event threads'
+// gates; writers wait before their next commit until it has walked once. The log
+// has 64 entries a thread, and a reader that fell behind by more starts over.
+//
+// No lost child: appending to a run and hanging a child at it exclude each other
+// by the run's lock and look again under it. So no child ever begins with the
+// block with which its parent goes on, and a sequence of blocks has one way
+// through the runs.
+//
+// Conflicts: all names of an event are looked up before anything of it is
+// published. An event that would give a name a second place is taken back name by
+// name, and no reader can have seen a part of it.
+//
+// Check (check.go) counts all of this anew: references, holders, cutoffs against
+// live lanes, every name through the index, every run through the directory.
 //
 // # Limits
 //
-// Names are a dense table with 16-byte cells: one or two random lines of memory
-// for each block, which is what bounds the speed of events, and most of the
-// memory. A rank that joins a run passes the full blocks of holders, one for 126
-// ranks. The dead tail of a run stays as long as somebody holds its head. Huge
-// pages are refused, since all memory is the collector's.
+// A run has at most 4,096 blocks; a longer sequence goes on in a child. A rank
+// has at most 2^31 positions, and all runs together 32 GiB. A rank that joins a
+// run passes its full blocks of holders, one for 126 ranks; a query of one rank
+// reads them. The dead tail of a run stays as long as somebody holds its head.
+// Huge pages are refused, since all memory is the collector's.
 package runs

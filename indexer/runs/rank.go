@@ -129,8 +129,9 @@ func (r *rank) held(name uint64) (seg, off uint32, ok bool) {
 }
 
 // The index has cellsPerName cells for each name when it is made, and is made
-// again when so many sixteenths of them are used: every name that went leaves a
-// cell behind, so that costs (1/2 + …) of another insertion for each name.
+// again when so many sixteenths of them are used. Every name that went leaves a
+// cell behind: where as many go as come, 3/8 of the cells are filled between two
+// makings, each of which fills 1/2.
 const (
 	cellsPerName = 2
 	fullOf16     = 14
