@@ -82,7 +82,7 @@ Where it has not, the threads share CPUs, and the result says so.`,
 // register adds the flags that say what a trial is. sweep shares them.
 func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.index, "index", "flat", "index to measure; 'kvbench indexes' lists them")
+	fl.StringVar(&f.index, "index", "runs", "index to measure; 'kvbench indexes' lists them")
 	fl.IntVar(&f.counts.EventThreads, "event-workers", 0, "event threads (default: half of --backend-cpus, else up to 4)")
 	fl.IntVar(&f.counts.QueryThreads, "query-threads", 0, "query threads (default: the rest of --backend-cpus, else up to 2)")
 	fl.IntVar(&f.counts.EventIssuers, "event-issuers", 0, "threads that issue events (default: one for each CPU of --issuer-cpus, else 1)")
