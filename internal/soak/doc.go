@@ -11,9 +11,8 @@
 // The operations depend on the seed and the options alone. Which event of one rank
 // meets which of another, and which query meets which event, is left to chance.
 //
-// After a difference the operations are made again and applied by one goroutine. If
-// that goes wrong too, operations and blocks are left out as long as it still does,
-// and what remains can be written to a file and replayed.
+// After a difference it ends and names the operation; it does not look for a smaller
+// history that shows the same.
 //
 // It measures no speed; that is what package micro and the replay are for.
 package soak

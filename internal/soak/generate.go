@@ -48,7 +48,6 @@ type generator struct {
 	made     uint64 // documents
 	families [][]indexer.LocalHash
 	round    int
-	about    *document // of the last event
 }
 
 func newGenerator(seed uint64, ranks int) *generator {
@@ -162,11 +161,10 @@ func (g *generator) op(rank int) (op, bool) {
 		*e = engine{life: e.life + 1}
 		return o, true
 	}
-	return op{do: apply, rank: rank, life: e.life, event: g.event(e), about: g.about}, true
+	return op{do: apply, rank: rank, life: e.life, event: g.event(e)}, true
 }
 
 func (g *generator) event(e *engine) indexer.Event {
-	g.about = nil
 	if g.one(500) {
 		e.batches, e.blocks = nil, 0
 		return indexer.Event{Kind: indexer.Cleared}
@@ -180,7 +178,6 @@ func (g *generator) event(e *engine) indexer.Event {
 	}
 	// Some documents are asked for by many ranks.
 	d := g.docs[min(g.rng.IntN(documents), g.rng.IntN(documents))]
-	g.about = d
 	switch k := g.rng.IntN(100); {
 	case k < 50:
 		return g.store(e, d, 0, len(d.names))
@@ -240,7 +237,6 @@ func stored(d *document, from, to int) indexer.Event {
 }
 
 func (g *generator) store(e *engine, d *document, from, to int) indexer.Event {
-	g.about = d
 	ev := stored(d, from, to)
 	e.add(batch{doc: d, from: from, names: ev.Sequences})
 	return ev
@@ -255,7 +251,6 @@ func (e *engine) add(b batch) {
 func (g *generator) evict(e *engine) indexer.Event {
 	i := min(g.rng.IntN(4), len(e.batches)-1)
 	names := slices.Clone(e.batches[i].names)
-	g.about = e.batches[i].doc
 	e.batches = slices.Delete(e.batches, i, i+1)
 	e.blocks -= len(names)
 	switch g.rng.IntN(4) {
@@ -272,7 +267,6 @@ func (g *generator) evict(e *engine) indexer.Event {
 // hole removes a part of what an event stored.
 func (g *generator) hole(e *engine) indexer.Event {
 	b := e.batches[g.rng.IntN(len(e.batches))]
-	g.about = b.doc
 	names := b.names
 	from := g.rng.IntN(len(names))
 	to := from + 1 + g.rng.IntN(min(len(names)-from, 1+g.rng.IntN(8)))

@@ -13,7 +13,6 @@ const (
 	register   action = iota + 1 // the rank appears, empty
 	unregister                   // the rank goes with all its blocks
 	apply                        // an event of the rank
-	ask                          // a query, event.Locals; only in reproductions
 )
 
 // op is one operation. The rank is the number of a rank in [0, Options.Ranks);
@@ -23,8 +22,6 @@ type op struct {
 	rank  int
 	life  int // how often the rank was registered before
 	event indexer.Event
-	// about is the document that an event is about, nil if it is about none.
-	about *document
 }
 
 // maxDP is how many data-parallel ranks a worker seems to have: a rank that comes
@@ -42,8 +39,6 @@ func (o *op) String() string {
 		return fmt.Sprintf("rank %d appears", o.rank)
 	case unregister:
 		return fmt.Sprintf("rank %d goes", o.rank)
-	case ask:
-		return fmt.Sprintf("a query of %s", plural(len(o.event.Locals), "block"))
 	}
 	s := fmt.Sprintf("rank %d: %v, %s", o.rank, o.event.Kind, plural(len(o.event.Sequences), "block"))
 	if o.event.HasParent {

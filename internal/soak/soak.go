@@ -26,8 +26,6 @@ type Options struct {
 	Questions    int           // answers compared after a round
 	// Hang is how long a round may take before the index counts as hung.
 	Hang time.Duration
-	// Shrink is how long a reproduction may be made smaller.
-	Shrink time.Duration
 	// Progress, if set, is told after every round how far the work is.
 	Progress func(operations uint64, elapsed time.Duration)
 }

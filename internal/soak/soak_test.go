@@ -13,7 +13,7 @@ import (
 
 func small(f indexer.Factory) *Options {
 	return &Options{Index: f, EventWorkers: 2, Readers: 2, Ranks: 12, Seed: 7, Operations: 6000, CheckEvery: 300,
-		Questions: 40, Hang: time.Minute, Shrink: 10 * time.Second}
+		Questions: 40, Hang: time.Minute}
 }
 
 func TestCatalogue(t *testing.T) {
