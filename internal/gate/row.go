@@ -75,10 +75,12 @@ const maxDropped = 0.10
 // judgeRow gives the verdict of one row, before Holm's correction.
 func judgeRow(r *Row, interval method, look Look) RowResult {
 	ratios := r.Pairs.Ratios()
-	cmpr := stats.Compare(r.Pairs, look.Level)
 	out := RowResult{
-		Row: *r, Median: cmpr.Median, Interval: interval(ratios, look.Level), Used: len(ratios), Planned: r.Pairs.Planned(),
-		P: 1, Warnings: cmpr.Warnings,
+		Row: *r, Interval: interval(ratios, look.Level), Used: len(ratios), Planned: r.Pairs.Planned(),
+		P: 1, Warnings: stats.Warnings(r.Pairs, look.Level),
+	}
+	if len(ratios) > 0 {
+		out.Median = stats.Median(ratios)
 	}
 	rule := stats.Rule{Margin: r.Margin, Better: r.Better, FailBeyond: r.FailBeyond}
 	j := rule.Judge(out.Interval)
@@ -100,9 +102,9 @@ func judgeRow(r *Row, interval method, look Look) RowResult {
 		out.Raw = Unmeasurable
 		out.Notes = append(out.Notes, fmt.Sprintf("%d of %d rounds have an invalid trial; more than %g%% cannot be left out", dropped, out.Planned, 100*maxDropped))
 	case out.Raw == Pass:
-		if i := slices.IndexFunc(cmpr.Warnings, func(w stats.Warning) bool { return w.Name == stats.WarnMissingness }); i >= 0 {
+		if i := slices.IndexFunc(out.Warnings, func(w stats.Warning) bool { return w.Name == stats.WarnMissingness }); i >= 0 {
 			out.Raw = Unmeasurable
-			out.Notes = append(out.Notes, cmpr.Warnings[i].Text)
+			out.Notes = append(out.Notes, out.Warnings[i].Text)
 		}
 	}
 	out.Verdict = out.Raw

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/kvbench/kvbench/internal/rounds"
 	"github.com/kvbench/kvbench/stats"
@@ -26,12 +27,20 @@ func (t *SelfTest) OK() bool { return t.AA.Verdict == Pass && t.Canary.Verdict =
 // selfTestMetric is what a slowed event thread shows in under overload.
 const selfTestMetric = "rates.achieved_block_ops_per_sec"
 
-// canaryFactor is how many margins the canary is slowed by.
-const canaryFactor = 3
+// canaryMargins is how many margins the canary is slowed by, one after another.
+const canaryMargins = 3
 
-// CanaryDelay returns the delay for each event that slows an overloaded
-// experiment's base by three margins, as far as its event threads are what it
-// waits for.
+// SelfTestWork are the arguments of the trials of a self-test, whose one event
+// thread is what they wait for. The window is long enough for issuers that share
+// their CPUs to keep to it, and holds several times what the thread can do in it.
+func SelfTestWork() []string {
+	return []string{"replay", "conversation-small", "--workers=16", "--duration=300ms", "--duplication-factor=40",
+		"--quiesce=0s", "--event-workers=1", "--query-threads=1", "--allow-shared-cpus"}
+}
+
+// CanaryDelay returns the delay for each event that leaves an overloaded
+// experiment's base a throughput of (1-margin)³, three margins one after another,
+// as far as its event threads are what it waits for.
 func CanaryDelay(exp *rounds.Experiment, margin float64) (ns int64, err error) {
 	a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: []rounds.Ratio{{Of: exp.Manifest.Control, To: exp.Manifest.Base}},
 		Metrics: []string{"timing.end_ns", "totals.completed_events", "configuration.event_threads"}})
@@ -45,7 +54,13 @@ func CanaryDelay(exp *rounds.Experiment, margin float64) (ns int64, err error) {
 	if median(1) <= 0 {
 		return 0, errors.New("the self-test's trials have no events")
 	}
-	return int64(canaryFactor * margin * median(0) * median(2) / median(1)), nil
+	return canaryDelay(median(0), median(1), median(2), margin), nil
+}
+
+// canaryDelay spreads the time that is missing over the events of each thread.
+func canaryDelay(endNS, events, threads, margin float64) int64 {
+	slower := math.Pow(1-margin, -canaryMargins) - 1
+	return int64(math.Ceil(slower * endNS * threads / events))
 }
 
 // JudgeAA gates the two copies of an experiment's base.

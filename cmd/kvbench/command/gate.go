@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -280,6 +281,10 @@ func appendTo(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
+// selfTestQuiet is the longest wait before a trial of the self-test: it shows what
+// the machine can do as it is, in minutes.
+const selfTestQuiet = 5 * time.Second
+
 // gateSelfTest runs the two halves of the self-test in a folder of its own.
 func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
 	if f.testRounds < 6 {
@@ -297,8 +302,8 @@ func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
 		var p planFlags
 		p.register(&cobra.Command{}) // for the defaults
 		p.rounds, p.variants, p.aa = f.testRounds, variants, aa
-		plan, err := p.plan(a, []string{"replay", "conversation-small", "--workers=16", "--duration=10ms", "--duplication-factor=4",
-			"--quiesce=0s", "--event-workers=1", "--allow-shared-cpus"})
+		p.rules.QuietLimit, p.rules.RetryInvalid = selfTestQuiet, 2
+		plan, err := p.plan(a, gate.SelfTestWork())
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ func (a *app) stats() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.statsInterval(), a.statsCoverage())
+	cmd.AddCommand(a.statsInterval(), a.statsCoverage(), a.statsGates())
 	return cmd
 }
 
