@@ -3,12 +3,15 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/catalogue"
+	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/soak"
 )
 
@@ -16,6 +19,7 @@ func (a *app) soak() *cobra.Command {
 	var o soak.Options
 	var names []string
 	var asJSON bool
+	var from, repro string
 	cmd := &cobra.Command{
 		Use:   "soak",
 		Short: "Run an index for long and compare it with the reference all the time",
@@ -31,6 +35,14 @@ the soak with exit code 2 and says seed and operation.`,
   kvbench soak --index runs,crtc --operations 1000000 --seed 7 --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				return a.replayRepro(from, names)
+			}
+			if repro != "" {
+				if err := atomicfile.CheckWritable(repro, false); err != nil {
+					return err
+				}
+			}
 			if len(names) == 0 {
 				names = []string{a.indexes[0].Name}
 			}
@@ -45,7 +57,7 @@ the soak with exit code 2 and says seed and operation.`,
 			if o.Operations > 0 && !cmd.Flags().Changed("duration") {
 				o.Duration = 0
 			}
-			return a.runSoaks(cmd.Context(), o, indexes, asJSON)
+			return a.runSoaks(cmd.Context(), o, indexes, asJSON, repro)
 		},
 	}
 	fl := cmd.Flags()
@@ -59,13 +71,15 @@ the soak with exit code 2 and says seed and operation.`,
 	fl.IntVar(&o.CheckEvery, "check-every", 20000, "operations of a round")
 	fl.IntVar(&o.Questions, "questions", 200, "answers compared after a round")
 	fl.DurationVar(&o.Hang, "hang", 5*time.Minute, "a round that takes longer is a failure")
+	fl.StringVar(&repro, "repro", "", "file for a short history that shows the first difference")
+	fl.StringVar(&from, "from", "", "replay the history of such a file instead")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
 	return cmd
 }
 
 // runSoaks runs indexes one after the other and prints what came of each.
-func (a *app) runSoaks(ctx context.Context, o soak.Options, indexes []indexer.Factory, asJSON bool) error {
+func (a *app) runSoaks(ctx context.Context, o soak.Options, indexes []indexer.Factory, asJSON bool, repro string) error {
 	report := &soak.Report{Schema: soak.Schema}
 	failed := 0
 	for _, f := range indexes {
@@ -91,6 +105,11 @@ func (a *app) runSoaks(ctx context.Context, o soak.Options, indexes []indexer.Fa
 		report.Results = append(report.Results, r)
 		if r.Problem != nil {
 			failed++
+			if repro != "" && failed == 1 {
+				if err := writeRepro(repro, &o, r.Problem); err != nil {
+					fmt.Fprintln(a.stderr, "kvbench: no reproduction was written:", err)
+				}
+			}
 		}
 		if !asJSON {
 			if err := r.WriteText(a.stdout); err != nil {
@@ -111,6 +130,41 @@ func (a *app) runSoaks(ctx context.Context, o soak.Options, indexes []indexer.Fa
 		return &codeError{exitError, fmt.Errorf("%d of %d indexes failed", failed, len(report.Results))}
 	case ctx.Err() != nil:
 		return &codeError{code: exitInterrupted}
+	}
+	return nil
+}
+
+func writeRepro(path string, o *soak.Options, p *soak.Problem) error {
+	r, err := soak.Reproduce(o, p, time.Minute)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, false, func(w io.Writer) error { return r.Write(w) })
+}
+
+// replayRepro replays a file on the index that it names or on the named ones.
+func (a *app) replayRepro(path string, names []string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := soak.ReadRepro(path, f)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = []string{r.Index}
+	}
+	for _, name := range names {
+		x, err := catalogue.Find(a.indexes, name)
+		if err != nil {
+			return err
+		}
+		if err := r.Replay(x); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Fprintf(a.stdout, "%s: no difference in %d operations\n", name, r.Len())
 	}
 	return nil
 }
