@@ -68,7 +68,7 @@ the soak with exit code 2 and says seed and operation.`,
 	fl.Uint64Var(&o.Seed, "seed", 42, "seed of every random choice")
 	fl.DurationVar(&o.Duration, "duration", time.Hour, "end after the round in which this time is over; 0: no limit")
 	fl.Uint64Var(&o.Operations, "operations", 0, "end after so many operations; 0: no limit")
-	fl.IntVar(&o.CheckEvery, "check-every", 20000, "operations of a round")
+	fl.IntVar(&o.CheckEvery, "check-every", 5000, "operations of a round")
 	fl.IntVar(&o.Questions, "questions", 200, "answers compared after a round")
 	fl.DurationVar(&o.Hang, "hang", 5*time.Minute, "a round that takes longer is a failure")
 	fl.StringVar(&repro, "repro", "", "file for a short history that shows the first difference")
