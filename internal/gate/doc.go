@@ -32,6 +32,13 @@
 //   - anytime: any number of looks, with the interval of a sequence of signs that
 //     holds at all of them at once; it is wider. The only one after a fixed look.
 //
+// A look that says UNMEASURABLE is spent like any other, since it shows its
+// interval. It gives no verdict, so it ends no sequence: the sequential schedule
+// goes on to its next look where more rounds may mend it, as they do a wide
+// control, and stops where the machine is unfit. Its four intervals hold together,
+// so leaving verdicts out cannot make a wrong one more likely. The same look at the
+// same rounds may be taken again with the machine allowed; both stay noted.
+//
 // An experiment that was looked at by one schedule cannot change to another that
 // does not allow for what was spent.
 package gate

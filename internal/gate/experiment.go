@@ -31,7 +31,7 @@ const noteName = "gate"
 
 // Experiment gates an experiment: it runs the rounds that the schedule asks for,
 // judges, and has the experiment remember the look. The sequential schedule goes
-// on until it has a verdict or the last look.
+// on until it has a verdict, the last look, or an unfit machine.
 //
 // The error wraps ErrSpent if earlier looks forbid this one, and what
 // rounds.Experiment.Run returns if rounds could not be run.
@@ -82,7 +82,7 @@ func Experiment(ctx context.Context, exp *rounds.Experiment, o Options) (*Report
 			}
 		}
 		r, err := look(exp, o, n)
-		if err != nil || r.Verdict != Inconclusive {
+		if err != nil || !r.open() {
 			return r, err
 		}
 		if n == sequentialRounds[len(sequentialRounds)-1] {
@@ -90,6 +90,11 @@ func Experiment(ctx context.Context, exp *rounds.Experiment, o Options) (*Report
 		}
 	}
 	return nil, errors.New("the sequential schedule has no look")
+}
+
+// open says whether more rounds may bring a verdict that is not there yet.
+func (r *Report) open() bool {
+	return r.Verdict == Inconclusive || r.Verdict == Unmeasurable && len(r.Unfit) == 0
 }
 
 // doneRounds returns in how many rounds every variant ran.

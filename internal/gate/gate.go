@@ -27,6 +27,7 @@ type Report struct {
 	Name     string          `json:"name"`
 	Verdict  Verdict         `json:"verdict"`
 	Reasons  []string        `json:"reasons"` // why it is not PASS, or why it is unmeasurable
+	Unfit    []string        `json:"unfit,omitempty"` // what makes the machine unfit
 	Rounds   int             `json:"rounds"`
 	Planned  int             `json:"planned_rounds"`
 	Look     Look            `json:"look"`
@@ -56,7 +57,7 @@ func Judge(in Input) (*Report, error) {
 		return nil, err
 	}
 	level := in.Look.Level
-	r := &Report{Schema: Schema, Name: in.Name, Rounds: in.Rounds, Planned: in.Planned, Look: in.Look}
+	r := &Report{Schema: Schema, Name: in.Name, Unfit: in.Unfit, Rounds: in.Rounds, Planned: in.Planned, Look: in.Look}
 	for i := range in.Rows {
 		row := &in.Rows[i]
 		rule := stats.Rule{Margin: row.Margin, Better: row.Better, FailBeyond: row.FailBeyond}
@@ -69,7 +70,7 @@ func Judge(in Input) (*Report, error) {
 	for _, c := range in.Controls {
 		r.Controls = append(r.Controls, judgeControl(c, in.Rows, interval, level))
 	}
-	r.conclude(in.Unfit)
+	r.conclude()
 	return r, nil
 }
 
@@ -103,8 +104,8 @@ func judgeControl(c Control, rows []Row, interval method, level float64) Control
 }
 
 // conclude joins the rows to one verdict.
-func (r *Report) conclude(unfit []string) {
-	for _, why := range unfit {
+func (r *Report) conclude() {
+	for _, why := range r.Unfit {
 		r.reason(Unmeasurable, "machine: %s", why)
 	}
 	for i := range r.Controls {

@@ -122,6 +122,28 @@ func TestMachineAndControlForbidAVerdict(t *testing.T) {
 	}
 }
 
+// TestOpen has what the sequential schedule goes on after.
+func TestOpen(t *testing.T) {
+	good := row(t, "m", stats.Higher, 0.02, around(1, 0.01, 20)...)
+	noisy := row(t, "m", stats.Higher, 0.02, around(1, 0.2, 20)...)
+	wide := Control{Metric: "m", Of: "base'", To: "base", Pairs: row(t, "m", stats.Higher, 0, around(1, 0.1, 20)...).Pairs}
+	for _, c := range []struct {
+		name    string
+		in      Input
+		verdict Verdict
+		open    bool
+	}{
+		{"a verdict", Input{Rows: []Row{good}}, Pass, false},
+		{"no verdict yet", Input{Rows: []Row{noisy}}, Inconclusive, true},
+		{"a wide control", Input{Rows: []Row{good}, Controls: []Control{wide}}, Unmeasurable, true},
+		{"an unfit machine", Input{Rows: []Row{good}, Unfit: []string{"steal: 4%"}}, Unmeasurable, false},
+	} {
+		if r := judge(t, c.in); r.Verdict != c.verdict || r.open() != c.open {
+			t.Errorf("%s: %s, open %t; want %s, %t", c.name, r.Verdict, r.open(), c.verdict, c.open)
+		}
+	}
+}
+
 // TestHolm has ten rows of which one alone is just below 1.
 func TestHolm(t *testing.T) {
 	var rows []Row
@@ -254,6 +276,10 @@ func TestLooks(t *testing.T) {
 		{"sequential elsewhere", Sequential, 12, "r", nil, "10, 20, 30, 40"},
 		{"second sequential", Sequential, 20, "r", []Look{seq(10, Inconclusive)}, ""},
 		{"sequential after its verdict", Sequential, 20, "r", []Look{seq(10, Pass)}, "ends with a verdict"},
+		{"sequential after an unmeasurable look", Sequential, 20, "r", []Look{seq(10, Unmeasurable)}, ""},
+		{"the unmeasurable look again", Fixed, 20, "r", []Look{said(fixed, Unmeasurable)}, ""},
+		{"fixed after an unmeasurable look", Fixed, 30, "r", []Look{said(fixed, Unmeasurable)}, "said UNMEASURABLE; a fixed gate looks once"},
+		{"another rule after an unmeasurable look", Fixed, 20, "r2", []Look{said(fixed, Unmeasurable)}, "choosing the verdict"},
 		{"fixed after sequential", Fixed, 20, "r", []Look{seq(10, Inconclusive)}, "by the sequential schedule"},
 		{"unknown", "often", 20, "r", nil, "unknown schedule"},
 	} {
