@@ -50,6 +50,9 @@ func (x *Index) Check() error {
 		if w == nil {
 			continue
 		}
+		for _, t := range w.trims {
+			refs[t.run] += segRef
+		}
 		for slot, r := range w.ranks {
 			if r == nil {
 				continue
@@ -65,7 +68,10 @@ func (x *Index) Check() error {
 					return fmt.Errorf("runs: slot %d has place %d of run %d, which has %d", slot, end-1, s.run, len(x.content(s.run)))
 				}
 				segs[held{s.run, indexer.Slot(slot)}] = s
-				refs[s.run]++
+				refs[s.run] += segRef
+				if s.holed {
+					refs[s.run] += holedRef
+				}
 			}
 		}
 	}
@@ -80,7 +86,7 @@ func (x *Index) Check() error {
 		n++
 		h := x.mem.at(r)
 		parent, off := ref(h[hKey]>>32), uint32(h[hKey])
-		refs[parent]++
+		refs[parent] += kidRef
 		if x.find(parent, off, h[hFirst], true) != r {
 			fail("run %d cannot be found", r)
 		}
@@ -89,6 +95,9 @@ func (x *Index) Check() error {
 		}
 		if parent != x.root {
 			c := x.content(parent)
+			if deepestKid(atomic.LoadUint64(&x.mem.at(parent)[hContent])) < off {
+				fail("run %d hangs deeper than its parent knows", r)
+			}
 			if int(off) > len(c) || int(off) < len(c) && c[off] == h[hFirst] {
 				fail("run %d should be part of its parent", r)
 			}
@@ -102,7 +111,7 @@ func (x *Index) Check() error {
 	})
 	x.every(func(r ref) {
 		if got := atomic.LoadUint64(&x.mem.at(r)[hRefs]); got != refs[r] {
-			fail("run %d has %d references, counted %d", r, got, refs[r])
+			fail("run %d has references %x, counted %x", r, got, refs[r])
 		}
 	})
 	if n != int(x.dir.count.Load()) || found != len(segs) {
@@ -152,7 +161,7 @@ func (r *rank) check() error {
 			continue
 		}
 		segments++
-		if r.segment(s.run) != uint32(id) || s.dirty || s.resident == 0 || s.cutoff != s.published {
+		if r.segment(s.run) != uint32(id) || s.dirty || s.receded || s.resident == 0 || s.cutoff != s.published || s.holed != (s.resident > s.cutoff) {
 			return fmt.Errorf("segment %d of run %d is in a wrong state: %+v", id, s.run, *s)
 		}
 		places := map[uint32]bool{}

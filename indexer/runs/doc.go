@@ -105,6 +105,31 @@
 // block with which its parent goes on, and a sequence of blocks has one way
 // through the runs.
 //
+// # Dead tails
+//
+// The end of a run that nobody holds any more is cut off when it is half of the
+// run or more (trim.go). How far the ranks' places reach is known without asking
+// them: a rank with all its places before its cutoff reaches to the cutoff, ranks
+// with others are counted in the run's references, and a count other than 0
+// forbids the cut. Children are known by the largest offset at which one hung.
+//
+//	1  set limit T       a b c d e f|g h i j   readers see all, writers to T
+//	2  two epochs later  a b c d e f           new content, if nothing reaches behind T
+//
+// Why two steps: a writer that compared blocks behind T before the limit came may
+// be about to publish a cutoff there. Two epochs later its event is over and its
+// cutoff can be seen. A writer that comes later and needs a block behind T must
+// take the run's lock and then lifts the limit, so that nothing is cut. A cut
+// stays due until its own writer has seen to it, and only then another can be
+// planned: a limit is never taken for an older one that was lifted. The second
+// step closes the gates, so that no commit is half done while it looks.
+//
+// Why readers are right: a rank without a commit during the walk has one cutoff,
+// c, all the time, and a cut leaves at least c blocks. All contents that the run
+// has during the walk agree in these, whatever grew behind them since. If the
+// query leaves the run at c, it goes on in a child that the rank holds, and while
+// the rank does, no content goes on at c as that child begins.
+//
 // Conflicts: all names of an event are looked up before anything of it is
 // published. An event that would give a name a second place is taken back name by
 // name, and no reader can have seen a part of it.
@@ -117,6 +142,8 @@
 // A run has at most 4,096 blocks; a longer sequence goes on in a child. A rank
 // has at most 2^31 positions, and all runs together 32 GiB. A rank that joins a
 // run passes its full blocks of holders, one for 126 ranks; a query of one rank
-// reads them. The dead tail of a run stays as long as somebody holds its head.
+// reads them. A dead tail stays while
+// a rank holds places behind a hole in the run, while a child hung as deep and
+// other children are left, and if the run has fewer than 64 blocks.
 // Huge pages are refused, since all memory is the collector's.
 package runs

@@ -53,6 +53,8 @@ type segment struct {
 	published  uint32
 	resident   uint32 // places that are held
 	dirty      bool
+	holed      bool // places behind the cutoff are held, as published
+	receded    bool // the event took places away from the run's end, perhaps
 }
 
 // blocks returns the number of names.

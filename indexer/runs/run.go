@@ -7,11 +7,11 @@ import (
 
 // Words of a run's header, a piece of the arena.
 const (
-	hContent    = iota // content ref << 32 | length; atomic
+	hContent    = iota // content, see contentWord; atomic, changed under the run's lock
 	hFirst             // first local hash
 	hNext              // next run of the bucket; atomic
 	hKey               // parent << 32 | offset
-	hRefs              // ranks with a segment + children; 0: dead for good; atomic
+	hRefs              // who needs the run, see segRef; 0: dead for good; atomic
 	hMore              // first overflow block of holders; atomic
 	hHold              // two inline holder slots; atomic
 	headerWords = 8
@@ -23,6 +23,29 @@ const (
 const (
 	blockHolders = 126
 	blockWords   = blockHolders + 2
+)
+
+// References to a run, each counted on its own in hRefs.
+const (
+	segRef   = 1       // a rank's segment
+	holedRef = 1 << 17 // one of these that holds places behind its cutoff
+	kidRef   = 1 << 34 // a child
+)
+
+// contentWord packs where a run's blocks lie, how many they are and the largest
+// offset of a child since a cut last found none. Above that lie the writers'
+// limit, length >> limitShift, and whether a cut is due.
+func contentWord(at ref, length, kid uint32) uint64 {
+	return uint64(at)<<32 | uint64(kid)<<13 | uint64(length)
+}
+
+func contentLen(c uint64) uint32 { return uint32(c) & (1<<13 - 1) }
+func deepestKid(c uint64) uint32 { return uint32(c) >> 13 & (1<<13 - 1) }
+func limitShift(c uint64) uint32 { return uint32(c) >> 26 & 15 }
+
+const (
+	limitBits = 15 << 26
+	cutDue    = 1 << 30
 )
 
 // maxRun is the longest run; a longer sequence goes on in a child.
@@ -38,10 +61,11 @@ func (x *Index) runLock(r ref) *sync.Mutex { return &x.runLocks[r/headerWords%st
 
 func (x *Index) content(r ref) []uint64 {
 	c := atomic.LoadUint64(&x.mem.at(r)[hContent])
-	if uint32(c) == 0 {
+	n := contentLen(c)
+	if n == 0 {
 		return nil
 	}
-	return x.mem.at(ref(c >> 32))[:uint32(c)]
+	return x.mem.at(ref(c >> 32))[:n]
 }
 
 // newRun makes a run with one reference, the caller's; nothing points to it yet.
@@ -51,14 +75,14 @@ func (x *Index) newRun(parent ref, off uint32, content []uint64) ref {
 	r := x.mem.alloc(headerWords)
 	w := x.mem.at(r)[:headerWords]
 	clear(w)
-	w[hContent] = uint64(c)<<32 | uint64(len(content))
+	w[hContent] = contentWord(c, uint32(len(content)), 0)
 	w[hFirst] = content[0]
 	w[hKey] = uint64(parent)<<32 | uint64(off)
-	w[hRefs] = 1
+	w[hRefs] = segRef
 	return r
 }
 
-// acquire takes a reference unless the run is dead.
+// acquire takes the reference of a segment unless the run is dead.
 func (x *Index) acquire(r ref) bool {
 	refs := &x.mem.at(r)[hRefs]
 	for {
@@ -66,7 +90,7 @@ func (x *Index) acquire(r ref) bool {
 		if n == 0 {
 			return false
 		}
-		if atomic.CompareAndSwapUint64(refs, n, n+1) {
+		if atomic.CompareAndSwapUint64(refs, n, n+segRef) {
 			return true
 		}
 	}
@@ -74,11 +98,11 @@ func (x *Index) acquire(r ref) bool {
 
 // drop gives a reference up; with the last one the run goes, and its reference
 // to its parent.
-func (w *Writer) drop(r ref) {
+func (w *Writer) drop(r ref, kind uint64) {
 	x := w.x
 	for r != x.root {
 		h := x.mem.at(r)
-		if atomic.AddUint64(&h[hRefs], ^uint64(0)) != 0 {
+		if atomic.AddUint64(&h[hRefs], -kind) != 0 {
 			return
 		}
 		x.unlink(r)
@@ -87,9 +111,14 @@ func (w *Writer) drop(r ref) {
 			w.limbo.add(now, b)
 		}
 		w.limbo.add(now, ref(atomic.LoadUint64(&h[hContent])>>32))
-		parent := ref(h[hKey] >> 32)
+		parent, off := ref(h[hKey]>>32), uint32(h[hKey])
 		w.limbo.add(now, r)
-		r = parent
+		r, kind = parent, kidRef
+		if r != x.root && x.long(r, 0) && !x.long(r, off) {
+			atomic.AddUint64(&x.mem.at(r)[hRefs], ^uint64(kidRef-segRef-1))
+			w.trims = append(w.trims, trim{run: r})
+			return
+		}
 	}
 }
 
@@ -160,6 +189,7 @@ func (w *Writer) step(r *rank, run ref, k uint32, rest []uint64) (child ref, gro
 			l.Lock()
 			now := x.content(run)
 			if uint32(len(now)) > k && now[k] == rest[0] {
+				x.unlimit(run)
 				l.Unlock()
 				return run, true, false
 			}
@@ -173,6 +203,9 @@ func (w *Writer) step(r *rank, run ref, k uint32, rest []uint64) (child ref, gro
 				return run, true, false
 			}
 			c, fresh = w.create(run, k, rest)
+			if word := &x.mem.at(run)[hContent]; k > deepestKid(*word) {
+				atomic.StoreUint64(word, *word&^(1<<26-1<<13)|uint64(k)<<13)
+			}
 			l.Unlock()
 		} else {
 			c, fresh = w.create(run, k, rest)
@@ -193,7 +226,7 @@ func (w *Writer) create(run ref, k uint32, rest []uint64) (ref, bool) {
 	if c := x.find(run, k, rest[0], true); c != 0 {
 		return c, false
 	}
-	atomic.AddUint64(&x.mem.at(run)[hRefs], 1)
+	atomic.AddUint64(&x.mem.at(run)[hRefs], kidRef)
 	c := x.newRun(run, k, rest[:min(len(rest), maxRun)])
 	x.push(c, h)
 	return c, true
@@ -203,7 +236,8 @@ func (w *Writer) create(run ref, k uint32, rest []uint64) (ref, bool) {
 func (w *Writer) grow(run ref, now, more []uint64) {
 	x := w.x
 	h := x.mem.at(run)
-	old := ref(atomic.LoadUint64(&h[hContent]) >> 32)
+	c := atomic.LoadUint64(&h[hContent])
+	old := ref(c >> 32)
 	n := len(now) + len(more)
 	at := old
 	if n > x.mem.words(old) {
@@ -211,7 +245,7 @@ func (w *Writer) grow(run ref, now, more []uint64) {
 		copy(x.mem.at(at), now)
 	}
 	copy(x.mem.at(at)[len(now):], more)
-	atomic.StoreUint64(&h[hContent], uint64(at)<<32|uint64(n))
+	atomic.StoreUint64(&h[hContent], contentWord(at, uint32(n), deepestKid(c))|c&cutDue)
 	if at != old {
 		w.limbo.add(x.ep.now.Load(), old)
 	}

@@ -66,7 +66,7 @@ func New(cfg indexer.Config) (*Index, error) {
 
 // Writer implements indexer.Index.
 func (x *Index) Writer(i int) indexer.Writer {
-	w := &Writer{x: x, log: x.logs[i], part: x.ep.join()}
+	w := &Writer{x: x, log: x.logs[i], part: x.ep.join(), credit: maxTrimCredit}
 	x.writers[i] = w
 	return w
 }
@@ -90,6 +90,8 @@ type Writer struct {
 	aliases []uint64 // aliases that the event added
 	dirty   []uint32 // segments that the event touched
 	touched uint32   // keeps the loads of rank.touch alive
+	trims   []trim   // runs whose tails may go
+	credit  int      // see trimCredit
 }
 
 // Attach implements indexer.Writer.
@@ -119,12 +121,17 @@ func (w *Writer) Park() {}
 
 func (w *Writer) leave() {
 	x := w.x
+	w.plan()
 	x.ep.unpin(w.part)
-	if len(w.limbo.items) > w.limbo.head {
+	for len(w.limbo.items) > w.limbo.head || len(w.trims) > 0 {
 		// Twice, so that without readers nothing stays until the next event.
 		x.ep.advance()
 		x.ep.advance()
-		w.limbo.reap(x.ep.now.Load(), &x.mem)
+		now := x.ep.now.Load()
+		w.limbo.reap(now, &x.mem)
+		if !w.trim(now) {
+			break
+		}
 	}
 	x.fit()
 }
@@ -182,7 +189,7 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 	w.fresh, w.aliases = w.fresh[:0], w.aliases[:0]
 	for i := 0; ; {
 		if run != x.root {
-			if m := common(x.content(run)[k:], locals[i:]); m > 0 {
+			if m := common(x.extent(run, k), locals[i:]); m > 0 {
 				var ok bool
 				if near, ok = w.fill(r, seg, near, k, names[i:i+m], &e); !ok {
 					w.undo(r)
@@ -428,15 +435,27 @@ func (w *Writer) commit(r *rank) {
 	x, open := w.x, false
 	for _, id := range w.dirty {
 		s := &r.segs[id]
-		if s.cutoff == s.published {
+		holed := s.resident > s.cutoff
+		if s.cutoff == s.published && holed == s.holed {
 			continue
 		}
 		if !open {
 			open = true
 			w.open(r.slot)
 		}
-		atomic.StoreUint64(&x.mem.at(s.hold.piece)[s.hold.word], uint64(r.slot+1)<<32|uint64(s.cutoff))
-		s.published = s.cutoff
+		s.receded = s.cutoff < s.published || s.holed
+		if s.holed != holed {
+			n := uint64(holedRef)
+			if s.holed {
+				n = -n
+			}
+			atomic.AddUint64(&x.mem.at(s.run)[hRefs], n)
+			s.holed = holed
+		}
+		if s.cutoff != s.published {
+			atomic.StoreUint64(&x.mem.at(s.hold.piece)[s.hold.word], uint64(r.slot+1)<<32|uint64(s.cutoff))
+			s.published = s.cutoff
+		}
 	}
 	if open {
 		w.log.count.Add(1)
@@ -444,9 +463,17 @@ func (w *Writer) commit(r *rank) {
 	for _, id := range w.dirty {
 		s := &r.segs[id]
 		s.dirty = false
+		if s.receded {
+			s.receded = false
+			if !s.holed && x.long(s.run, s.cutoff) &&
+				(s.resident != 0 || atomic.LoadUint64(&x.mem.at(s.run)[hRefs]) != segRef) {
+				atomic.AddUint64(&x.mem.at(s.run)[hRefs], segRef)
+				w.trims = append(w.trims, trim{run: s.run})
+			}
+		}
 		if s.resident == 0 {
 			x.part(s.run, s.hold)
-			w.drop(s.run)
+			w.drop(s.run, segRef)
 			r.close(id)
 		}
 	}
