@@ -26,7 +26,7 @@ type Report struct {
 	Schema   string          `json:"schema"`
 	Name     string          `json:"name"`
 	Verdict  Verdict         `json:"verdict"`
-	Reasons  []string        `json:"reasons"` // why it is not PASS, or why it is unmeasurable
+	Reasons  []string        `json:"reasons"`         // why it is not PASS, or why it is unmeasurable
 	Unfit    []string        `json:"unfit,omitempty"` // what makes the machine unfit
 	Rounds   int             `json:"rounds"`
 	Planned  int             `json:"planned_rounds"`

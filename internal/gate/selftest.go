@@ -38,21 +38,28 @@ func SelfTestWork() []string {
 		"--quiesce=0s", "--event-workers=1", "--query-threads=1", "--allow-shared-cpus"}
 }
 
+// ErrNoCanary says that the trials of the base do not tell how a canary is to be
+// slowed.
+var ErrNoCanary = errors.New("the machine cannot show the difference")
+
+// canaryMetrics are the time of a trial, its events and the threads they are for.
+var canaryMetrics = []string{"timing.end_ns", "totals.completed_events", "config.event_threads"}
+
 // CanaryDelay returns the delay for each event that leaves an overloaded
 // experiment's base a throughput of (1-margin)³, three margins one after another,
 // as far as its event threads are what it waits for.
 func CanaryDelay(exp *rounds.Experiment, margin float64) (ns int64, err error) {
 	a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: []rounds.Ratio{{Of: exp.Manifest.Control, To: exp.Manifest.Base}},
-		Metrics: []string{"timing.end_ns", "totals.completed_events", "configuration.event_threads"}})
+		Metrics: canaryMetrics})
 	if err != nil {
 		return 0, err
 	}
 	if a.Load != rounds.Overloaded {
-		return 0, fmt.Errorf("the self-test's trials are not overloaded (%s), so throughput says nothing; shorten the window", a.Load)
+		return 0, fmt.Errorf("%w: the trials of the base are not overloaded (%s), so throughput says nothing", ErrNoCanary, a.Load)
 	}
 	median := func(i int) float64 { return a.Comparisons[i].MedianTo }
 	if median(1) <= 0 {
-		return 0, errors.New("the self-test's trials have no events")
+		return 0, fmt.Errorf("%w: no trial of the base is valid", ErrNoCanary)
 	}
 	return canaryDelay(median(0), median(1), median(2), margin), nil
 }

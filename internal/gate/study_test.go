@@ -3,6 +3,8 @@ package gate
 import (
 	"reflect"
 	"testing"
+
+	"github.com/kvbench/kvbench/internal/rounds"
 )
 
 func TestStudyKeepsItsRate(t *testing.T) {
@@ -64,6 +66,11 @@ func TestStudyRefuses(t *testing.T) {
 }
 
 func TestCanaryDelay(t *testing.T) {
+	for _, name := range append(canaryMetrics, selfTestMetric) {
+		if _, err := rounds.ResolveMetric(name); err != nil {
+			t.Error(err)
+		}
+	}
 	// Two threads that each did 500 events in 1 ms: 2 us an event. A margin of
 	// 50% leaves one eighth of the throughput: 14 us more.
 	if got := canaryDelay(1e6, 1000, 2, 0.5); got != 14000 {

@@ -323,8 +323,10 @@ func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
 	if t.AA, err = gate.JudgeAA(exp, t.Margin); err != nil {
 		return err
 	}
-	if t.DelayNS, err = gate.CanaryDelay(exp, t.Margin); err != nil {
+	if t.DelayNS, err = gate.CanaryDelay(exp, t.Margin); errors.Is(err, gate.ErrNoCanary) {
 		return &codeError{exitUnmeasurable, err}
+	} else if err != nil {
+		return err
 	}
 	if exp, err = run("canary", false, "base=", fmt.Sprintf("canary=--inject-event-delay=%dns", t.DelayNS)); err != nil {
 		return err
