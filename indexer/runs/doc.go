@@ -141,7 +141,7 @@
 //
 // A run has at most 4,096 blocks; a longer sequence goes on in a child. A rank
 // has at most 2^31 positions, and all runs together 32 GiB. A rank that joins a
-// run passes its full blocks of holders, one for 126 ranks; a query of one rank
+// run passes its full blocks of holders, one for 30 ranks; a query of one rank
 // reads them. A dead tail stays while
 // a rank holds places behind a hole in the run, while a child hung as deep and
 // other children are left, and if the run has fewer than 64 blocks.

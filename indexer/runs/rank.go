@@ -196,13 +196,12 @@ func (r *rank) granuleAt(seg, near uint32, ord uint16) uint32 {
 	if g != 0 {
 		r.freed = r.granules[g].next
 	} else {
-		if len(r.granules) == 0 {
-			r.granules = append(r.granules, granule{})
-			r.names = append(r.names, make([]uint64, 8)...)
+		if len(r.granules) == cap(r.granules) {
+			r.grow()
 		}
 		g = uint32(len(r.granules))
-		r.granules = append(r.granules, granule{})
-		r.names = append(r.names, 0, 0, 0, 0, 0, 0, 0, 0)
+		r.granules = r.granules[:g+1]
+		r.names = r.names[:8*(g+1)]
 	}
 	r.inUse++
 	r.granules[g] = granule{seg: seg, next: next, prev: near, ord: ord}
@@ -218,6 +217,17 @@ func (r *rank) granuleAt(seg, near uint32, ord uint16) uint32 {
 		s.tail = g
 	}
 	return g
+}
+
+// grow makes room for an eighth more granules. append would make more, and most
+// of a rank's memory is here.
+func (r *rank) grow() {
+	n := max(1, len(r.granules))
+	room := n + max(7, n/8)
+	granules, names := make([]granule, n, room), make([]uint64, 8*n, 8*room)
+	copy(granules, r.granules)
+	copy(names, r.names)
+	r.granules, r.names = granules, names
 }
 
 // release gives an empty granule back. Its prev and ord stay readable until one

@@ -21,7 +21,7 @@ const (
 // Overflow blocks hold the next block in word 0, the number of their holders in
 // word 1 and holders in the others.
 const (
-	blockHolders = 126
+	blockHolders = 30
 	blockWords   = blockHolders + 2
 )
 
@@ -146,6 +146,10 @@ func (x *Index) join(r ref, slot uint32) holder {
 		}
 		p := x.mem.at(b)[:blockWords]
 		// The count is a reservation: who stays below the limit finds a slot.
+		if atomic.LoadUint64(&p[1]) >= blockHolders {
+			link = &p[0]
+			continue
+		}
 		if n := atomic.AddUint64(&p[1], 1); n <= blockHolders {
 			for i := n - 1; ; i++ {
 				at := 2 + i%blockHolders
