@@ -23,7 +23,10 @@ type Options struct {
 	Append int
 	// AllowUnfit lets a machine that host calls unfit give a verdict all the same.
 	AllowUnfit bool
-	Run        rounds.RunOptions
+	// Baseline is a stored experiment that variants are compared with in place of
+	// each other; nil: none. Only for Fixed.
+	Baseline *rounds.Experiment
+	Run      rounds.RunOptions
 }
 
 // noteName is under what name an experiment remembers looks.
@@ -38,6 +41,9 @@ const noteName = "gate"
 func Experiment(ctx context.Context, exp *rounds.Experiment, o Options) (*Report, error) {
 	if o.Append != 0 && o.Schedule != Anytime {
 		return nil, errors.New("rounds can be appended only with the anytime schedule, since the others hold for one number of rounds fixed before")
+	}
+	if o.Baseline != nil && o.Schedule != Fixed {
+		return nil, errors.New("a stored baseline is compared once; the sequential and anytime schedules are for pairs of the same rounds")
 	}
 	if o.Config.Confidence == 0 {
 		o.Config.Confidence = DefaultLevel
@@ -155,6 +161,16 @@ func input(exp *rounds.Experiment, o Options, n int) (Input, error) {
 				metrics = append(metrics, MetricConfig{Metric: c.Metric.Path, Margin: o.Margin, FailBeyond: o.FailBeyond})
 			}
 		}
+	}
+	if o.Baseline != nil {
+		var err error
+		if in.Rows, err = baselineRows(exp, o, metrics, n); err != nil || o.AllowUnfit {
+			return in, err
+		}
+		for _, why := range unfit(o.Baseline) {
+			in.Unfit = append(in.Unfit, "baseline: "+why)
+		}
+		return in, nil
 	}
 	var controlled []string
 	for _, mc := range metrics {

@@ -31,6 +31,8 @@ type Row struct {
 	// FailBeyond makes FAIL stricter; see stats.Rule.
 	FailBeyond float64     `json:"fail_beyond,omitempty"`
 	Pairs      stats.Pairs `json:"pairs"`
+	// Unpaired is what there is in place of Pairs against a stored baseline.
+	Unpaired *Unpaired `json:"unpaired,omitempty"`
 	// Refused is why the metric is no result under the experiment's load, "" if
 	// it is one.
 	Refused string `json:"refused,omitempty"`
@@ -74,6 +76,9 @@ const maxDropped = 0.10
 
 // judgeRow gives the verdict of one row, before Holm's correction.
 func judgeRow(r *Row, interval method, look Look) RowResult {
+	if r.Unpaired != nil {
+		return judgeUnpaired(r, look.Level)
+	}
 	ratios := r.Pairs.Ratios()
 	out := RowResult{
 		Row: *r, Interval: interval(ratios, look.Level), Used: len(ratios), Planned: r.Pairs.Planned(),
@@ -119,10 +124,15 @@ func pValue(ratios []float64, interval method, schedule Schedule, rule stats.Rul
 	case schedule != Anytime:
 		return stats.PBelow(ratios, 1-rule.FailBeyond)
 	}
-	// The anytime sequence has a p-value that holds at all looks: half of one
-	// minus the largest level at which it excludes what is not worse.
+	// The anytime sequence has a p-value that holds at all looks.
+	return invert(func(level float64) stats.Interval { return interval(ratios, level) }, rule)
+}
+
+// invert returns half of one minus the largest level at which an interval excludes
+// what is not worse.
+func invert(interval func(level float64) stats.Interval, rule stats.Rule) float64 {
 	at := func(level float64) bool {
-		iv := interval(ratios, level)
+		iv := interval(level)
 		return iv.Ok() && worse(iv, rule)
 	}
 	const least = 0.01

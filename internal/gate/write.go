@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -17,6 +18,9 @@ import (
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s, %s\n", r.Verdict, r.Name, r.lookText())
+	if r.unpaired() {
+		fmt.Fprintf(&b, "  %s\n", unpairedWarning)
+	}
 	for _, why := range r.Reasons {
 		fmt.Fprintf(&b, "  %s\n", why)
 	}
@@ -53,6 +57,11 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
+// unpaired says whether a row is against a stored baseline.
+func (r *Report) unpaired() bool {
+	return slices.ContainsFunc(r.Rows, func(row RowResult) bool { return row.Unpaired != nil })
+}
+
 func (r *Report) lookText() string {
 	s := fmt.Sprintf("%d of %d rounds", r.Rounds, r.Planned)
 	switch r.Look.Schedule {
@@ -76,6 +85,9 @@ func intervalText(iv stats.Interval) string {
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s: %s\n\n%s.\n\n", cell(r.Name), r.Verdict, cell(r.lookText()))
+	if r.unpaired() {
+		fmt.Fprintf(&b, "**%s.**\n\n", unpairedWarning)
+	}
 	fmt.Fprintln(&b, "| metric | ratio | median | interval | margin | pairs | verdict |")
 	fmt.Fprintln(&b, "|---|---|---:|---|---:|---:|---|")
 	for i := range r.Rows {

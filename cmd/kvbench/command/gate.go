@@ -33,6 +33,7 @@ type gateFlags struct {
 	inconclusive string
 	format       string
 	selfTest     bool
+	baseline     string
 	testRounds   int
 	files        map[string]*string // output files by format
 	overwrite    bool
@@ -105,6 +106,7 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 	fl.StringVar(&f.format, "format", "text", "how to print: text, markdown, json or csv")
 	fl.BoolVar(&f.selfTest, "self-test", false, "show on this machine that the base passes against itself and that a canary slowed by three margins fails")
 	fl.IntVar(&f.testRounds, "self-test-rounds", 20, "rounds of each half of the self-test")
+	fl.StringVar(&f.baseline, "baseline", "", "compare each variant with the same one of this stored experiment of the same machine, corpus and flags: unpaired, so worse than rounds that run both")
 	fl.BoolVar(&f.overwrite, "overwrite", false, "replace output files that exist")
 	for _, file := range gateFiles {
 		f.files[file.flag] = fl.String(file.flag, "", "also write "+file.what+" to this file")
@@ -114,6 +116,9 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 	_ = cmd.RegisterFlagCompletionFunc("metric", fixed(rounds.Metrics()...))
 	cmd.MarkFlagsMutuallyExclusive("sequential", "anytime")
 	cmd.MarkFlagsMutuallyExclusive("sequential", "append")
+	for _, other := range []string{"sequential", "anytime", "append", "self-test"} {
+		cmd.MarkFlagsMutuallyExclusive("baseline", other)
+	}
 	cmd.MarkFlagsMutuallyExclusive("config", "metric")
 	cmd.MarkFlagsMutuallyExclusive("config", "margin")
 	cmd.MarkFlagsMutuallyExclusive("config", "fail-beyond")
@@ -188,6 +193,11 @@ func (a *app) runGate(cmd *cobra.Command, dir string, f *gateFlags) error {
 	exp, err := rounds.Open(dir)
 	if err != nil {
 		return err
+	}
+	if f.baseline != "" {
+		if o.Baseline, err = rounds.Open(f.baseline); err != nil {
+			return fmt.Errorf("--baseline: %w", err)
+		}
 	}
 	tell := terminal.Status(a.stderr, a.quiet || a.verbose)
 	o.Run = rounds.RunOptions{Log: a.log(), Progress: func(s rounds.Status) { tell(a.roundsProgress(exp, s)) }}
