@@ -30,6 +30,9 @@ const selfTestMetric = "rates.achieved_block_ops_per_sec"
 // canaryMargins is how many margins the canary is slowed by, one after another.
 const canaryMargins = 3
 
+// selfTestPower is the probability of the right verdict that the advice is for.
+const selfTestPower = 0.9
+
 // SelfTestWork are the arguments of the trials of a self-test, whose one event
 // thread is what they wait for. The window is long enough for issuers that share
 // their CPUs to keep to it, and holds several times what the thread can do in it.
@@ -113,8 +116,9 @@ func (t *SelfTest) Advice() []string {
 		out = append(out, r.Notes...)
 	}
 	if sigma, ok := stats.Noise(t.AA.Pairs.Ratios()); ok {
-		out = append(out, fmt.Sprintf("the noise of one ratio is %.1f%%, so a margin of %g%% needs %d rounds",
-			100*sigma, 100*t.Margin, stats.RoundsNeeded(sigma, t.Margin, DefaultLevel, 0.9, stats.MedianEfficiency)))
+		out = append(out, fmt.Sprintf("the noise of one ratio is %.1f%%, so a margin of %g%% needs %d rounds (--self-test-rounds), and %d rounds show a margin of %.0f%% (--margin)",
+			100*sigma, 100*t.Margin, stats.RoundsNeeded(sigma, t.Margin, DefaultLevel, selfTestPower, stats.MedianEfficiency),
+			t.Rounds, math.Ceil(100*stats.Resolvable(sigma, t.Rounds, DefaultLevel, selfTestPower, stats.MedianEfficiency))))
 	}
 	return out
 }

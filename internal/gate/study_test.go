@@ -2,9 +2,11 @@ package gate
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/kvbench/kvbench/internal/rounds"
+	"github.com/kvbench/kvbench/stats"
 )
 
 func TestStudyKeepsItsRate(t *testing.T) {
@@ -78,5 +80,30 @@ func TestCanaryDelay(t *testing.T) {
 	}
 	if got := canaryDelay(1e6, 1e9, 1, 0.001); got != 1 {
 		t.Errorf("the delay is %d ns, want at least 1", got)
+	}
+}
+
+func TestSelfTestSaysWhatWouldHelp(t *testing.T) {
+	half := func(centre, spread float64) *RowResult {
+		r := judge(t, Input{Rows: []Row{row(t, selfTestMetric, stats.Higher, 0.1, around(centre, spread, 20)...)}})
+		return &r.Rows[0]
+	}
+	for _, c := range []struct {
+		name       string
+		aa, canary *RowResult
+		ok         bool
+	}{
+		{"right", half(1, 0.02), half(0.7, 0.02), true},
+		{"noisy control", half(1, 0.5), half(0.7, 0.02), false},
+		{"canary not found", half(1, 0.02), half(1, 0.02), false},
+	} {
+		test := SelfTest{Margin: 0.1, Rounds: 20, AA: c.aa, Canary: c.canary}
+		if test.OK() != c.ok {
+			t.Errorf("%s: OK is %t", c.name, test.OK())
+		}
+		advice := strings.Join(test.Advice(), "; ")
+		if !strings.Contains(advice, "--self-test-rounds") || !strings.Contains(advice, "--margin") {
+			t.Errorf("%s: the advice is %q", c.name, advice)
+		}
 	}
 }

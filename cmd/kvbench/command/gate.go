@@ -323,7 +323,11 @@ func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
 		}
 		tell := terminal.Status(a.stderr, a.quiet || a.verbose)
 		o := rounds.RunOptions{QuickHost: true, Log: a.log(), Progress: func(s rounds.Status) { tell(name + ": " + statusText(s)) }}
-		return exp, roundsError(exp, dir, exp.Run(ctx, o))
+		err = exp.Run(ctx, o)
+		if errors.Is(err, rounds.ErrInterrupted) {
+			return nil, &codeError{exitInterrupted, errors.New("interrupted; a self-test keeps nothing")}
+		}
+		return exp, err
 	}
 	t := &gate.SelfTest{Margin: float64(f.margin), Rounds: f.testRounds}
 	exp, err := run("base against itself", true, "base=")
