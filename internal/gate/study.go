@@ -179,8 +179,9 @@ func (t *StudyTable) WriteText(w io.Writer) error {
 
 // WriteMarkdown writes the table for a document.
 func (t *StudyTable) WriteMarkdown(w io.Writer) error {
-	fmt.Fprintf(w, "%d simulated gates a line (seed %d), noise of %g%% a trial, margin %g%%; fixed: one look at %d rounds.\n\n",
-		t.Gates, t.Seed, 100*t.Sigma, 100*t.Margin, t.Rounds)
+	fmt.Fprintf(w, "%d simulated gates a line (seed %d), noise of %g%% a trial, margin %g%%; fixed: one look at %d rounds.\n"+
+		"A share of 2.5%% counted in so many gates has a standard error of %.2f points.\n\n",
+		t.Gates, t.Seed, 100*t.Sigma, 100*t.Margin, t.Rounds, 100*math.Sqrt(0.025*0.975/float64(t.Gates)))
 	fmt.Fprintln(w, "| noise | schedule | true ratio | PASS | FAIL | INCONCLUSIVE | looks | wrong |")
 	fmt.Fprintln(w, "|---|---|---:|---:|---:|---:|---:|---:|")
 	for i := range t.Lines {
