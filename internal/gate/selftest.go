@@ -89,13 +89,30 @@ func judgeOne(exp *rounds.Experiment, r rounds.Ratio, margin float64) (*RowResul
 		return nil, err
 	}
 	c := a.Comparisons[0]
-	report, err := Judge(Input{Name: exp.Dir, Rounds: a.Done, Planned: a.Planned,
-		Look: Look{Schedule: Fixed, Rounds: a.Done, Level: DefaultLevel},
-		Rows: []Row{{Metric: c.Metric.Path, Unit: c.Metric.Unit, Better: c.Metric.Better, Of: r.Of, To: r.To, Margin: margin, Pairs: c.Result.Pairs, Refused: c.Refused}}})
+	return judgeHalf(Row{Metric: c.Metric.Path, Unit: c.Metric.Unit, Better: c.Metric.Better, Of: r.Of, To: r.To, Margin: margin, Pairs: c.Result.Pairs, Refused: c.Refused},
+		r.Of == exp.Manifest.Control)
+}
+
+// judgeHalf gates a half of the self-test. The base against itself is held to what
+// an A/A control is held to as well: a pass by noise is none.
+func judgeHalf(row Row, control bool) (*RowResult, error) {
+	n := row.Pairs.Planned()
+	in := Input{Rounds: n, Planned: n, Rows: []Row{row}, Look: Look{Schedule: Fixed, Rounds: n, Level: DefaultLevel}}
+	if control {
+		in.Controls = []Control{{Metric: row.Metric, Of: row.Of, To: row.To, Pairs: row.Pairs}}
+	}
+	report, err := Judge(in)
 	if err != nil {
 		return nil, err
 	}
-	return &report.Rows[0], nil
+	out := &report.Rows[0]
+	for _, c := range report.Controls {
+		if !c.OK && out.Verdict == Pass {
+			out.Verdict = Unmeasurable
+			out.Notes = append(out.Notes, c.Note)
+		}
+	}
+	return out, nil
 }
 
 // WriteText writes both halves for a terminal.

@@ -107,3 +107,17 @@ func TestSelfTestSaysWhatWouldHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestSelfTestIsNotPassedByNoise has a base against itself whose interval lies
+// above 1 - margin only since it reaches far above 1.
+func TestSelfTestIsNotPassedByNoise(t *testing.T) {
+	for _, c := range []struct {
+		centre float64
+		want   Verdict
+	}{{1, Pass}, {1.5, Unmeasurable}} {
+		r, err := judgeHalf(row(t, selfTestMetric, stats.Higher, 0.1, around(c.centre, 0.02, 20)...), true)
+		if err != nil || r.Verdict != c.want {
+			t.Errorf("around %g: %+v, %v; want %s", c.centre, r, err, c.want)
+		}
+	}
+}
