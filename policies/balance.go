@@ -1,0 +1,175 @@
+package policies
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/kvbench/kvbench/indexer"
+)
+
+// Measure is how load is counted.
+type Measure uint8
+
+const (
+	// ByRequests counts the requests dispatched and not finished.
+	ByRequests Measure = iota
+	// ByTokens counts the prompt tokens yet to be computed and the tokens in the
+	// blocks of active requests.
+	ByTokens
+)
+
+// of returns the load of one slot.
+func (m Measure) of(c *LoadColumns, slot int, blockSize int) int64 {
+	if m == ByRequests {
+		return int64(c.Requests[slot])
+	}
+	return c.PrefillTokens[slot] + c.DecodeBlocks[slot]*int64(blockSize)
+}
+
+// loads reads the load of every row. That of a rank whose load nobody has
+// observed is the largest known, so that it is never taken for idle; if no
+// load is known, all are 0.
+type loads struct {
+	by   Measure
+	rows []int64
+}
+
+// read returns the loads by row, valid until the next call, with the least and
+// the largest of them.
+func (l *loads) read(v *View) (rows []int64, least, most int64) {
+	slots, c, size := v.Rows(), v.Load(), v.Request().BlockSize
+	l.rows = slices.Grow(l.rows[:0], len(slots))[:len(slots)]
+	known := 0
+	for row, slot := range slots {
+		if !c.Known[slot] {
+			continue
+		}
+		x := l.by.of(c, int(slot), size)
+		l.rows[row] = x
+		if known == 0 {
+			least, most = x, x
+		}
+		known++
+		least, most = min(least, x), max(most, x)
+	}
+	if known < len(slots) {
+		for row, slot := range slots {
+			if !c.Known[slot] {
+				l.rows[row] = most
+			}
+		}
+	}
+	return l.rows, least, most
+}
+
+// leastRow returns the row with the least key. Among k equal ones it draws, if k
+// is more than 1, the one with the number rand.IntN(k) in the order of the rows.
+func leastRow[K cmp.Ordered](keys []K, r *rand.Rand) int {
+	best, ties := 0, 0
+	for row, key := range keys {
+		switch {
+		case ties == 0 || key < keys[best]:
+			best, ties = row, 1
+		case key == keys[best]:
+			ties++
+		}
+	}
+	if ties < 2 {
+		return best
+	}
+	skip := r.IntN(ties)
+	for row := best; ; row++ {
+		if keys[row] == keys[best] {
+			if skip == 0 {
+				return row
+			}
+			skip--
+		}
+	}
+}
+
+// RoundRobin picks the candidate after the one that got the last request, in the
+// order of the slots.
+type RoundRobin struct {
+	next uint32
+}
+
+// Inputs implements Component: it reads none.
+func (*RoundRobin) Inputs() Inputs { return 0 }
+
+// Pick implements Picker.
+func (p *RoundRobin) Pick(v *View, _ []float64) int {
+	rows := v.Rows()
+	for lo, hi := 0, len(rows); ; {
+		if lo == hi {
+			return lo % len(rows)
+		}
+		if mid := (lo + hi) / 2; uint32(rows[mid]) < p.next {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+}
+
+// Commit implements Committer.
+func (p *RoundRobin) Commit(_ *Request, slot indexer.Slot) { p.next = uint32(slot) + 1 }
+
+// Random picks any candidate with the same probability.
+type Random struct{}
+
+// Inputs implements Component: it reads none.
+func (Random) Inputs() Inputs { return 0 }
+
+// Pick implements Picker.
+func (Random) Pick(v *View, _ []float64) int { return v.Rand().IntN(len(v.Rows())) }
+
+// LeastLoaded picks the candidate with the least load; the cost that it reports
+// is that load. A rank of unknown load counts as the most loaded one known.
+type LeastLoaded struct {
+	loads loads
+}
+
+// NewLeastLoaded makes one.
+func NewLeastLoaded(by Measure) *LeastLoaded { return &LeastLoaded{loads{by: by}} }
+
+// Inputs implements Component.
+func (*LeastLoaded) Inputs() Inputs { return Load }
+
+// Pick implements Picker.
+func (p *LeastLoaded) Pick(v *View, costs []float64) int {
+	l, _, _ := p.loads.read(v)
+	row := leastRow(l, v.Rand())
+	costs[row] = float64(l[row])
+	return row
+}
+
+// PowerOfTwo draws two candidates and picks the less loaded one, the one drawn
+// first if they are equal. A rank of unknown load loses to any other.
+type PowerOfTwo struct {
+	By Measure
+}
+
+// Inputs implements Component.
+func (PowerOfTwo) Inputs() Inputs { return Load }
+
+// Pick implements Picker.
+func (p PowerOfTwo) Pick(v *View, costs []float64) int {
+	rows := v.Rows()
+	if len(rows) == 1 {
+		return 0
+	}
+	a, b := v.Rand().IntN(len(rows)), v.Rand().IntN(len(rows)-1)
+	if b >= a {
+		b++
+	}
+	c, size := v.Load(), v.Request().BlockSize
+	knownA, knownB := c.Known[rows[a]], c.Known[rows[b]]
+	la, lb := p.By.of(c, int(rows[a]), size), p.By.of(c, int(rows[b]), size)
+	if knownB && (!knownA || lb < la) {
+		a, la = b, lb
+	}
+	costs[a] = float64(la)
+	return a
+}
