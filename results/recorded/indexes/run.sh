@@ -5,7 +5,7 @@
 set -euo pipefail
 trace=$(realpath "$1")
 cd "$(dirname "$0")/../../.."
-go build -o /tmp/kvbench-recorded ./cmd/kvbench
+go build -buildvcs=true -o /tmp/kvbench-recorded ./cmd/kvbench
 out=results/recorded/indexes
 /tmp/kvbench-recorded micro index "$trace" --index runs,crtc,positional,flat,radix --rounds 7 --json \
 	--case x1,one-block-128,one-block-1024,held-by-128,held-by-1024,held-by-10000 >"$out/one.json.tmp"

@@ -7,7 +7,7 @@ work=/tmp/kvbench-recorded-rounds
 rm -rf "$work" && mkdir -p "$work"
 cp "$1" "$work/conversation_trace.jsonl"
 cd "$(dirname "$0")/../../.."
-go build -o "$work/kvbench" ./cmd/kvbench
+go build -buildvcs=true -o "$work/kvbench" ./cmd/kvbench
 here=$PWD/results/recorded/rounds
 cd "$work"
 kvbench() { env -i PATH=/usr/bin:/bin HOME="$work" ./kvbench "$@"; }
