@@ -92,7 +92,7 @@ func leastRow[K cmp.Ordered](keys []K, r *rand.Rand) int {
 // RoundRobin picks the candidate after the one that got the last request, in the
 // order of the slots.
 type RoundRobin struct {
-	next uint32
+	next indexer.Slot // the least slot that did not have its turn
 }
 
 // Inputs implements Component: it reads none.
@@ -100,21 +100,12 @@ func (*RoundRobin) Inputs() Inputs { return 0 }
 
 // Pick implements Picker.
 func (p *RoundRobin) Pick(v *View, _ []float64) int {
-	rows := v.Rows()
-	for lo, hi := 0, len(rows); ; {
-		if lo == hi {
-			return lo % len(rows)
-		}
-		if mid := (lo + hi) / 2; uint32(rows[mid]) < p.next {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
+	row, _ := slices.BinarySearch(v.Rows(), p.next)
+	return row % len(v.Rows())
 }
 
 // Commit implements Committer.
-func (p *RoundRobin) Commit(_ *Request, slot indexer.Slot) { p.next = uint32(slot) + 1 }
+func (p *RoundRobin) Commit(_ *Request, slot indexer.Slot) { p.next = slot + 1 }
 
 // Random picks any candidate with the same probability.
 type Random struct{}
