@@ -164,3 +164,12 @@ func (p PowerOfTwo) Pick(v *View, costs []float64) int {
 	costs[a] = float64(la)
 	return a
 }
+
+// LeastCost picks the candidate with the least cost.
+type LeastCost struct{}
+
+// Inputs implements Component: it reads none.
+func (LeastCost) Inputs() Inputs { return 0 }
+
+// Pick implements Picker.
+func (LeastCost) Pick(v *View, costs []float64) int { return leastRow(costs, v.Rand()) }
