@@ -36,13 +36,13 @@ func TestStandard(t *testing.T) {
 			if !form.MatchString(p.Name) || p.Doc == "" || p.Default == "" || p.Name == "weight" {
 				t.Errorf("%s: parameter %q", id, p.Name)
 			}
-			if got, err := Parse(text(d, d.Name+"("+p.Name+"="+p.Default+")"), Standard()); err != nil {
+			if got, err := Parse(composed(d, d.Name+"("+p.Name+"="+p.Default+")"), Standard()); err != nil {
 				t.Errorf("%s: the default of %s: %v", id, p.Name, err)
-			} else if want, err := Parse(text(d, d.Name), Standard()); err != nil || got.Text != want.Text {
+			} else if want, err := Parse(composed(d, d.Name), Standard()); err != nil || got.Text != want.Text {
 				t.Errorf("%s: the default of %s written out gives %q", id, p.Name, got.Text)
 			}
 		}
-		p, err := Parse(text(d, d.Name), Standard())
+		p, err := Parse(composed(d, d.Name), Standard())
 		if err != nil {
 			t.Errorf("%s: %v", id, err)
 			continue
@@ -54,8 +54,8 @@ func TestStandard(t *testing.T) {
 	}
 }
 
-// text is a policy that uses the definition in the way of its kind.
-func text(d Definition, use string) string {
+// composed is a policy that uses the definition in the way of its kind.
+func composed(d Definition, use string) string {
 	switch d.Kind {
 	case KindFilter:
 		return "filter(" + use + ") pick(min)"

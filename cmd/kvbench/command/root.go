@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/catalogue"
+	policycatalogue "github.com/kvbench/kvbench/policies/catalogue"
 )
 
 // Exit codes. They are part of the interface: scripts depend on them.
@@ -31,7 +32,8 @@ const (
 
 // Extensions are what a caller adds to the commands.
 type Extensions struct {
-	Indexes []indexer.Factory
+	Indexes  []indexer.Factory
+	Policies []policycatalogue.Definition
 }
 
 // exitError ends the process with a code. A nil err has been reported already.
@@ -54,10 +56,11 @@ var errInterrupted = errors.New("interrupted")
 
 // app is what all commands share.
 type app struct {
-	argv    []string
-	indexes []indexer.Factory
-	quiet   bool
-	verbose bool
+	argv     []string
+	indexes  []indexer.Factory
+	policies []policycatalogue.Definition
+	quiet    bool
+	verbose  bool
 
 	stdout io.Writer
 	stderr *os.File
@@ -65,7 +68,13 @@ type app struct {
 
 // Main runs the command line and returns the exit code.
 func Main(argv []string, ext Extensions) int {
-	a := &app{argv: argv, indexes: merge(catalogue.All(), ext.Indexes), stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{
+		argv:     argv,
+		indexes:  merge(catalogue.All(), ext.Indexes),
+		policies: policycatalogue.Merge(policycatalogue.Standard(), ext.Policies),
+		stdout:   os.Stdout,
+		stderr:   os.Stderr,
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
@@ -137,7 +146,7 @@ gate is inconclusive; 130 interrupted.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
-	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.micro(), a.soak(), a.version())
+	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.version())
 	return cmd
 }
 

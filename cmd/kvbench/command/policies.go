@@ -1,0 +1,95 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/policies/catalogue"
+)
+
+func (a *app) listPolicies() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policies",
+		Short: "List and explain the policies that choose a rank",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.policiesList(), a.policiesShow())
+	return cmd
+}
+
+func (a *app) policiesList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List policies and the components to compose them of",
+		Long: `List the ready policies, and the filters, scorers and pickers that policies
+can be composed of. A policy is written as one of
+
+  NAME
+  NAME:parameter=value,parameter=value
+  filter(NAME,...) score(NAME=weight,...) pick(NAME)
+  @file.yaml
+
+In lists, parameters stand in parentheses: score(load(by=tokens)=0.5). A policy
+within another is written the same way: session:ttl=5m,inner=random.`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return catalogue.WriteJSON(a.stdout, a.policies, a.policies)
+			}
+			_, err := fmt.Fprint(a.stdout, catalogue.List(a.policies))
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything that is known of them as JSON")
+	return cmd
+}
+
+func (a *app) policiesShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Explain one: rule, source, inputs, parameters, and where it goes wrong",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%s takes one argument, a NAME, and got %d", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, d := range a.policies {
+				names = append(names, d.Name+"\t"+d.Summary)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, err := catalogue.Find(a.policies, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return catalogue.WriteJSON(a.stdout, found, a.policies)
+			}
+			text, err := catalogue.Show(found, a.policies)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(a.stdout, text)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return cmd
+}
+
+// completePolicy completes --policy: names, then parameters; after an @, files.
+func (a *app) completePolicy(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if strings.HasPrefix(typed, "@") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return catalogue.Complete(typed, a.policies), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
