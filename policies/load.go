@@ -1,27 +1,479 @@
 package policies
 
 import (
+	"fmt"
+	"slices"
+	"time"
+
 	"github.com/kvbench/kvbench/indexer"
 )
 
 // ActiveLoad is a router's own account of what its ranks have to do: what it
-// dispatched and did not hear the end of. See load_test.go for the model.
+// dispatched and did not hear the end of. load_test.go has the same thing in its
+// simplest form.
+//
+// The full blocks of active prompts form one tree, in which a block is named by
+// its path of local hashes from the root. Each rank holds a part of the tree,
+// whole paths from the root, and counts each block once, however many of its
+// requests have it. A prompt's partial last block and the blocks of answers
+// belong to one request.
+//
+// Its memory is in proportion to the most requests and blocks that were ever
+// active at one time; Expire bounds that where ends of requests are lost. Once
+// it had its largest size it does not allocate. It belongs to one goroutine.
 type ActiveLoad struct {
-	slots int
+	known    []bool
+	prefill  []int64
+	decode   []int64
+	requests []int32
+	ofSlot   []uint32 // the slot's first request
+	changes  ChangeLog
+
+	active   []activeRequest // 0 is the head of the list by time of dispatch
+	freeReq  uint32
+	byID     probe
+	inFlight int
+
+	nodes    []loadNode // 0 is the root
+	freeNode uint32
+	byPath   probe
+
+	holds    []hold // 0 is nobody's
+	freeHold uint32
+	byNode   probe
+
+	path    []uint32 // nodes of the prompt last looked up, in order
+	shared  []uint32
+	sharing []indexer.Slot
+}
+
+// activeRequest is in two rings: that of all requests by time of dispatch, through
+// element 0, and the list of its slot.
+type activeRequest struct {
+	id         uint64
+	dispatched time.Duration
+	prefill    int64
+	own        int64  // blocks that no other request can share
+	last       uint32 // the hold of its deepest full block, 0: none
+	slot       indexer.Slot
+	next, prev uint32
+
+	nextOfSlot, prevOfSlot uint32
+}
+
+// loadNode is one block of active prompts.
+type loadNode struct {
+	local  indexer.LocalHash
+	parent uint32
+	first  uint32 // its holds; of a free node the next free one
+	count  uint32 // of holds
+}
+
+// hold is one block on one rank.
+type hold struct {
+	node       uint32
+	up         uint32 // the rank's hold of the parent; of a free one the next free one
+	refs       uint32 // holds of its children on the rank, and requests that end here
+	slot       indexer.Slot
+	next, prev uint32 // holds of the node
+}
+
+// NewActiveLoad makes an account for so many slots, all known and idle.
+// capacityHint is how many requests to expect at a time; more may come.
+func NewActiveLoad(slots, capacityHint int) *ActiveLoad {
+	l := &ActiveLoad{
+		active: make([]activeRequest, 1, max(0, capacityHint)+1),
+		nodes:  make([]loadNode, 1),
+		holds:  make([]hold, 1),
+	}
+	l.byID.reserve(capacityHint)
+	l.changes.start(slots)
+	l.Extend(slots)
+	return l
 }
 
 // Slots returns the number of slots.
-func (l *ActiveLoad) Slots() int { return l.slots }
+func (l *ActiveLoad) Slots() int { return len(l.known) }
+
+// Extend adds slots, known and idle, until there are so many. Fewer than there
+// are change nothing.
+func (l *ActiveLoad) Extend(slots int) {
+	for slot := len(l.known); slot < slots; slot++ {
+		l.known = append(l.known, true)
+		l.prefill = append(l.prefill, 0)
+		l.decode = append(l.decode, 0)
+		l.requests = append(l.requests, 0)
+		l.ofSlot = append(l.ofSlot, 0)
+		l.shared = append(l.shared, 0)
+		l.changes.add(indexer.Slot(slot))
+	}
+}
+
+// Active returns the number of active requests.
+func (l *ActiveLoad) Active() int { return l.inFlight }
+
+// Known says whether the load of a slot is known.
+func (l *ActiveLoad) Known(slot indexer.Slot) bool { return l.known[slot] }
+
+// SetUnknown says that nobody has observed the load of the slot: its requests are
+// forgotten and it is unknown until the next Dispatch to it or SetKnown.
+func (l *ActiveLoad) SetUnknown(slot indexer.Slot) {
+	l.Forget(slot)
+	l.known[slot] = false
+	l.changes.add(slot)
+}
+
+// SetKnown says that the account of the slot is right.
+func (l *ActiveLoad) SetKnown(slot indexer.Slot) {
+	l.known[slot] = true
+	l.changes.add(slot)
+}
+
+// Dispatch books a request for the rank in slot, of whose prompt the rank need
+// not compute cachedTokens. The slot is known from then on. It is an error, and
+// nothing is booked, if the request is active already, the slot does not exist, or
+// the request is not consistent.
+func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) error {
+	switch {
+	case int(slot) >= len(l.known):
+		return fmt.Errorf("request %d: slot %d of %d", r.ID, slot, len(l.known))
+	case r.BlockSize <= 0 || r.PromptTokens < 0:
+		return fmt.Errorf("request %d: prompt of %d tokens in blocks of %d", r.ID, r.PromptTokens, r.BlockSize)
+	case cachedTokens < 0 || cachedTokens > r.PromptTokens:
+		return fmt.Errorf("request %d: %d cached tokens of %d", r.ID, cachedTokens, r.PromptTokens)
+	case len(r.Locals) > r.Blocks():
+		return fmt.Errorf("request %d: %d hashes for a prompt of %d blocks", r.ID, len(r.Locals), r.Blocks())
+	case l.find(r.ID) != 0:
+		return fmt.Errorf("request %d is active already", r.ID)
+	}
+	q := l.newRequest()
+	a := &l.active[q]
+	*a = activeRequest{
+		id: r.ID, dispatched: r.Now, slot: slot,
+		prefill: int64(r.PromptTokens - cachedTokens),
+		own:     int64(r.Blocks() - len(r.Locals)),
+		last:    l.take(r.Locals, slot),
+	}
+	if a.last != 0 {
+		l.holds[a.last].refs++
+	}
+	l.byID.insert(fold(r.ID, 0), q)
+	l.inFlight++
+	// The host's clock does not go back, so that this is the end of the ring.
+	before := l.active[0].prev
+	for before != 0 && l.active[before].dispatched > r.Now {
+		before = l.active[before].prev
+	}
+	a.prev, a.next = before, l.active[before].next
+	l.active[a.next].prev, l.active[before].next = q, q
+	if first := l.ofSlot[slot]; first != 0 {
+		a.nextOfSlot, l.active[first].prevOfSlot = first, q
+	}
+	l.ofSlot[slot] = q
+
+	l.known[slot] = true
+	l.prefill[slot] += a.prefill
+	l.decode[slot] += a.own
+	l.requests[slot]++
+	l.changes.add(slot)
+	return nil
+}
+
+// FirstToken says that the request has its first token: nothing is left to
+// prefill. It is false if the request is not active.
+func (l *ActiveLoad) FirstToken(id uint64) bool {
+	q := l.find(id)
+	if q == 0 {
+		return false
+	}
+	if a := &l.active[q]; a.prefill != 0 {
+		l.prefill[a.slot] -= a.prefill
+		a.prefill = 0
+		l.changes.add(a.slot)
+	}
+	return true
+}
+
+// Grow says that the request's answer has filled so many more blocks. It is
+// false, and nothing is booked, if the request is not active or blocks negative.
+func (l *ActiveLoad) Grow(id uint64, blocks int) bool {
+	q := l.find(id)
+	if q == 0 || blocks < 0 {
+		return false
+	}
+	if blocks > 0 {
+		a := &l.active[q]
+		a.own += int64(blocks)
+		l.decode[a.slot] += int64(blocks)
+		l.changes.add(a.slot)
+	}
+	return true
+}
+
+// Finish says that the request has ended. It is false if it is not active.
+func (l *ActiveLoad) Finish(id uint64) bool {
+	q := l.find(id)
+	if q == 0 {
+		return false
+	}
+	l.drop(q)
+	return true
+}
+
+// Expire drops the requests that were dispatched before a moment, whose end must
+// have been lost, and returns how many.
+func (l *ActiveLoad) Expire(before time.Duration) int {
+	n := 0
+	for q := l.active[0].next; q != 0 && l.active[q].dispatched < before; q = l.active[0].next {
+		l.drop(q)
+		n++
+	}
+	return n
+}
+
+// Forget drops the requests of a rank that was removed. The slot is then known
+// and idle.
+func (l *ActiveLoad) Forget(slot indexer.Slot) {
+	for l.ofSlot[slot] != 0 {
+		l.drop(l.ofSlot[slot])
+	}
+	l.known[slot] = true
+	l.changes.add(slot)
+}
 
 // columns fills the input LOAD for a request.
-func (l *ActiveLoad) columns(r *Request, out *LoadColumns) {}
+func (l *ActiveLoad) columns(r *Request, out *LoadColumns) {
+	l.share(r.Locals)
+	*out = LoadColumns{
+		Known: l.known, PrefillTokens: l.prefill, DecodeBlocks: l.decode, Requests: l.requests,
+		SharedBlocks: l.shared, Sharing: l.sharing, Changes: &l.changes,
+	}
+}
+
+// share sets shared and sharing for a prompt.
+func (l *ActiveLoad) share(locals []indexer.LocalHash) {
+	for _, slot := range l.sharing {
+		l.shared[slot] = 0
+	}
+	l.sharing = l.sharing[:0]
+	l.follow(locals)
+	// Whoever holds a block holds those before it. So from the deepest block up
+	// only ranks that stop at a block are new, and where as many hold a block as
+	// the next one none is.
+	count := uint32(0)
+	for depth := len(l.path); depth > 0; depth-- {
+		n := &l.nodes[l.path[depth-1]]
+		if n.count == count {
+			continue
+		}
+		count = n.count
+		for h := n.first; h != 0; h = l.holds[h].next {
+			if slot := l.holds[h].slot; l.shared[slot] == 0 {
+				l.shared[slot] = uint32(depth)
+				l.sharing = append(l.sharing, slot)
+			}
+		}
+	}
+}
+
+// follow sets path to the leading blocks of a prompt that are active anywhere.
+func (l *ActiveLoad) follow(locals []indexer.LocalHash) {
+	l.path = slices.Grow(l.path[:0], len(locals))
+	node := uint32(0)
+	for _, local := range locals {
+		if node = l.child(node, local); node == 0 {
+			return
+		}
+		l.path = append(l.path, node)
+	}
+}
+
+func pathHash(parent uint32, local indexer.LocalHash) uint32 {
+	return fold(uint64(parent), uint64(local))
+}
+
+func (l *ActiveLoad) child(parent uint32, local indexer.LocalHash) uint32 {
+	return l.byPath.find(pathHash(parent, local), func(n uint32) bool {
+		return l.nodes[n].parent == parent && l.nodes[n].local == local
+	})
+}
+
+func holdHash(node uint32, slot indexer.Slot) uint32 { return fold(uint64(node), uint64(slot)) }
+
+func (l *ActiveLoad) hold(node uint32, slot indexer.Slot) uint32 {
+	return l.byNode.find(holdHash(node, slot), func(h uint32) bool {
+		return l.holds[h].node == node && l.holds[h].slot == slot
+	})
+}
+
+// take makes the rank hold the blocks and returns the hold of the last one.
+func (l *ActiveLoad) take(locals []indexer.LocalHash, slot indexer.Slot) uint32 {
+	l.follow(locals)
+	// What the rank holds of the path is a prefix of it.
+	low, high, last := 0, len(l.path), uint32(0)
+	for low < high {
+		mid := int(uint(low+high+1) / 2)
+		if h := l.hold(l.path[mid-1], slot); h != 0 {
+			low, last = mid, h
+		} else {
+			high = mid - 1
+		}
+	}
+	for depth := low; depth < len(locals); depth++ {
+		var node uint32
+		if depth < len(l.path) {
+			node = l.path[depth]
+		} else {
+			parent := uint32(0)
+			if last != 0 {
+				parent = l.holds[last].node
+			}
+			node = l.newNode(parent, locals[depth])
+		}
+		last = l.newHold(node, last, slot)
+	}
+	l.decode[slot] += int64(len(locals) - low)
+	return last
+}
+
+func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash) uint32 {
+	n := l.freeNode
+	if n != 0 {
+		l.freeNode = l.nodes[n].first
+	} else {
+		n = uint32(len(l.nodes))
+		l.nodes = append(l.nodes, loadNode{})
+	}
+	l.nodes[n] = loadNode{local: local, parent: parent}
+	l.byPath.insert(pathHash(parent, local), n)
+	return n
+}
+
+func (l *ActiveLoad) newHold(node, up uint32, slot indexer.Slot) uint32 {
+	h := l.freeHold
+	if h != 0 {
+		l.freeHold = l.holds[h].up
+	} else {
+		h = uint32(len(l.holds))
+		l.holds = append(l.holds, hold{})
+	}
+	n := &l.nodes[node]
+	l.holds[h] = hold{node: node, up: up, slot: slot, next: n.first}
+	if n.first != 0 {
+		l.holds[n.first].prev = h
+	}
+	n.first = h
+	n.count++
+	if up != 0 {
+		l.holds[up].refs++
+	}
+	l.byNode.insert(holdHash(node, slot), h)
+	return h
+}
+
+// release takes a reference from a hold, and what nobody refers to then goes.
+func (l *ActiveLoad) release(h uint32) {
+	for h != 0 {
+		e := &l.holds[h]
+		if e.refs--; e.refs > 0 {
+			return
+		}
+		l.decode[e.slot]--
+		l.byNode.remove(holdHash(e.node, e.slot), h)
+		n := &l.nodes[e.node]
+		if e.prev != 0 {
+			l.holds[e.prev].next = e.next
+		} else {
+			n.first = e.next
+		}
+		if e.next != 0 {
+			l.holds[e.next].prev = e.prev
+		}
+		if n.count--; n.count == 0 {
+			l.byPath.remove(pathHash(n.parent, n.local), e.node)
+			*n = loadNode{first: l.freeNode}
+			l.freeNode = e.node
+		}
+		up := e.up
+		*e = hold{up: l.freeHold}
+		l.freeHold = h
+		h = up
+	}
+}
+
+func (l *ActiveLoad) find(id uint64) uint32 {
+	return l.byID.find(fold(id, 0), func(q uint32) bool { return l.active[q].id == id })
+}
+
+func (l *ActiveLoad) newRequest() uint32 {
+	q := l.freeReq
+	if q != 0 {
+		l.freeReq = l.active[q].next
+		return q
+	}
+	l.active = append(l.active, activeRequest{})
+	return uint32(len(l.active) - 1)
+}
+
+// drop ends a request.
+func (l *ActiveLoad) drop(q uint32) {
+	a := &l.active[q]
+	slot := a.slot
+	l.prefill[slot] -= a.prefill
+	l.decode[slot] -= a.own
+	l.requests[slot]--
+	l.release(a.last)
+	l.byID.remove(fold(a.id, 0), q)
+	l.inFlight--
+	l.active[a.next].prev, l.active[a.prev].next = a.prev, a.next
+	if a.prevOfSlot != 0 {
+		l.active[a.prevOfSlot].nextOfSlot = a.nextOfSlot
+	} else {
+		l.ofSlot[slot] = a.nextOfSlot
+	}
+	if a.nextOfSlot != 0 {
+		l.active[a.nextOfSlot].prevOfSlot = a.prevOfSlot
+	}
+	*a = activeRequest{next: l.freeReq}
+	l.freeReq = q
+	l.changes.add(slot)
+}
 
 // ChangeLog is which slots' load has changed, in order.
-type ChangeLog struct{}
+type ChangeLog struct {
+	// ring has every change twice, half its length apart, so that the changes
+	// since any of the last half are side by side.
+	ring []indexer.Slot
+	last uint64
+}
+
+// start makes a log that remembers at least as many changes as there are slots:
+// who missed more had better look at all of them.
+func (c *ChangeLog) start(slots int) {
+	n := 256
+	for n < slots {
+		n *= 2
+	}
+	c.ring = make([]indexer.Slot, 2*n)
+}
+
+func (c *ChangeLog) add(slot indexer.Slot) {
+	c.last++
+	half := len(c.ring) / 2
+	i := int(c.last) & (half - 1)
+	c.ring[i], c.ring[i+half] = slot, slot
+}
 
 // Since returns the slots that changed after change number seen, each at least
 // once, and the number of the last change. If that is too long ago to be known,
-// all is true. The slice is valid until the next change.
+// or seen is 0, which stands for never, all is true. The slice is valid until the
+// next change.
 func (c *ChangeLog) Since(seen uint64) (slots []indexer.Slot, all bool, last uint64) {
-	return nil, true, 0
+	half := uint64(len(c.ring) / 2)
+	if seen == 0 || seen > c.last || c.last-seen > half {
+		return nil, true, c.last
+	}
+	n := c.last - seen
+	end := c.last&(half-1) + half + 1
+	return c.ring[end-n : end], false, c.last
 }
