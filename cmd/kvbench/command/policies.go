@@ -16,7 +16,7 @@ func (a *app) listPolicies() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.policiesList(), a.policiesShow())
+	cmd.AddCommand(a.policiesList(), a.policiesShow(), a.policiesCheck())
 	return cmd
 }
 
@@ -86,7 +86,33 @@ func (a *app) policiesShow() *cobra.Command {
 	return cmd
 }
 
-// completePolicy completes --policy: names, then parameters; after an @, files.
+func (a *app) policiesCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check POLICY",
+		Short: "Say whether a policy can be built, and what it means in full",
+		Long: `Read a policy as it is written on a command line, or the YAML file named after
+an @, and build it. Printed are its shortest text, its text with every parameter,
+which means the same when a default changes, and the inputs that it reads. A
+mistake is shown with its place.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%s takes one argument, a POLICY, and got %d", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completePolicy,
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := catalogue.Parse(args[0], a.policies)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.stdout, "policy  %s\nfull    %s\nreads   %s\n", p.Text, p.Full, p.Inputs())
+			return err
+		},
+	}
+}
+
+// completePolicy completes a policy: names, then parameters; after an @, files.
 func (a *app) completePolicy(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if strings.HasPrefix(typed, "@") {
 		return nil, cobra.ShellCompDirectiveDefault
