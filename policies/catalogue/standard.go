@@ -214,6 +214,32 @@ func costs() []Definition {
 	}
 	return []Definition{
 		{
+			Name: "kv", Summary: "the least cost in blocks to prefill and to hold",
+			Doc: "Picks the least of prefill * max(0, (queued prefill tokens + prompt tokens) / block size - credit) + active blocks with those of the request + requests * active requests, " +
+				"where credit = overlap * cached blocks / (1 + decay * (queued prefill tokens - the least of a candidate) / block size / blocks of the prompt). " +
+				"With role=decode prefill is not tracked: max(0, active blocks with those of the request - credit) + requests * active requests. " +
+				"With a temperature, a candidate is drawn as by the picker softmax. A rank of unknown load costs as much as an idle one.",
+			Source:    "default cost of the router of NVIDIA Dynamo, for one tier of cache and none that is shared",
+			GoesWrong: "An unknown load reads as idle. A cached token is worth the same on a rank that is about to evict it; and with a temperature and scale=minmax the odds do not depend on how much the best is better.",
+			Params: []Param{
+				{Name: "overlap", Type: Number, Default: "1", Min: 0, Max: 1e6, Doc: "blocks of prefill that a cached block is worth; at 0 no index is asked"},
+				{Name: "decay", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "how fast that falls with the rank's queued prefill"},
+				{Name: "prefill", Type: Number, Default: "1", Min: 0, Max: 1e6, Doc: "the weight of the blocks to prefill"},
+				{Name: "requests", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "what an active request costs, in blocks"},
+				{Name: "tag", Type: Number, Default: "0", Min: -1e6, Max: 1e6, Doc: "the weight of each tag that the request prefers and the rank has: the cost is multiplied by exp(-tanh(the sum))"},
+				{Name: "role", Type: Choice, Default: "aggregated", Choices: []string{"aggregated", "decode"}, Doc: "what the ranks do: prompts and answers, or answers alone"},
+				{Name: "temperature", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "above 0: a candidate is drawn, see softmax"},
+				scale,
+			},
+			Build: func(v Values) (policies.Recipe, error) {
+				p := policies.KVParams{Overlap: v.Float("overlap"), Decay: v.Float("decay"), Prefill: v.Float("prefill"), Requests: v.Float("requests"), Tag: v.Float("tag")}
+				if v.Choice("role") == "decode" {
+					p.Role = policies.RoleDecode
+				}
+				return policies.KVRecipe(p, v.Float("temperature"), scaleOf(v))
+			},
+		},
+		{
 			Name: "weighted", Summary: "the least weighted sum of cache, load and capacity costs",
 			Doc: "Picks the least sum of costs from 0 to 1, each times its weight: the share of the prompt that is not cached, the requests between the least and the most of a candidate, and the share of the rank's blocks that active requests hold. " +
 				"A weight of 0 leaves a scorer out with what it reads.",
@@ -360,6 +386,17 @@ func filters() []Definition {
 	}
 }
 
+// scale is the parameter that says what a difference of costs means to a softmax.
+var scale = Param{Name: "scale", Type: Choice, Default: "minmax", Choices: []string{"minmax", "raw"},
+	Doc: "what the temperature is measured in: the range of the candidates' costs, or the costs themselves"}
+
+func scaleOf(v Values) policies.Scale {
+	if v.Choice("scale") == "raw" {
+		return policies.ScaleRaw
+	}
+	return policies.ScaleMinMax
+}
+
 // pickers choose in a composed policy.
 func pickers() []Definition {
 	return []Definition{
@@ -368,6 +405,21 @@ func pickers() []Definition {
 			Doc:    "Picks the candidate with the least sum of costs, any of those that are equal with the same probability.",
 			Source: "everywhere", GoesWrong: "Costs that are known late send everyone to the same rank until it shows.",
 			Build: func(Values) (policies.Recipe, error) { return picks(policies.LeastCost{}) },
+		},
+		{
+			Kind: KindPicker, Name: "softmax", Summary: "a draw that favours low costs",
+			Doc: "Draws a candidate with a probability in proportion to exp(-(cost - least) / (largest - least) / temperature), or with scale=raw exp(-(cost - least) / temperature). " +
+				"Equal costs are drawn with the same probability.",
+			Source:    "router of NVIDIA Dynamo; scale=raw is ours",
+			GoesWrong: "With scale=minmax the odds of the best against the worst are always e^(1/temperature), whether they are a block or a million apart.",
+			Params:    []Param{{Name: "temperature", Type: Number, Default: "0.7", Min: 0, Above: true, Max: 1e6, Doc: "how far from the least cost a draw may go"}, scale},
+			Build: func(v Values) (policies.Recipe, error) {
+				s, err := policies.NewSoftmax(v.Float("temperature"), scaleOf(v))
+				if err != nil {
+					return policies.Recipe{}, err
+				}
+				return picks(s)
+			},
 		},
 	}
 }
