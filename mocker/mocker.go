@@ -41,12 +41,16 @@ type Follower interface {
 	// hits of its blocks from the cache. The engine looks for most of them at
 	// most, since it must compute at least one token.
 	Admitted(at int64, row, hits, most int)
+	// FirstToken reports that a request has the first token of its answer, once:
+	// what it computes anew after it lost its blocks gives no other first token.
+	FirstToken(at int64, row int)
 	// Grown reports the local hashes of the request's next full blocks, behind
 	// those of the prompt and of earlier calls; there may be none. Beside all
 	// its full blocks the request now holds partial ones, 0 or 1.
 	Grown(at int64, row int, locals []indexer.LocalHash, partial int)
 	// Ended reports that a request holds no blocks any more. One that is
-	// refused ends when it comes, without having been admitted.
+	// refused ends when it comes, without having been admitted or having had a
+	// first token; every other one has had both.
 	Ended(at int64, row int)
 }
 

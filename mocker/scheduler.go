@@ -19,6 +19,7 @@ type progress struct {
 	computed  int  // tokens whose KV is in the pool, or will be at the end of the prefill
 	target    int  // tokens computed when the request is due
 	admitted  bool // at least once
+	begun     bool // has had its first token
 	prefilled bool // since its last admission
 	since     int64
 	pace      int64 // ns for each token generated after since
@@ -96,6 +97,12 @@ func (s *firstCome) due(at int64, id int32) error {
 	e, size := s.engine, s.engine.cfg.BlockSize
 	r := &e.requests[id]
 	r.prefilled = true
+	if !r.begun {
+		r.begun = true
+		if e.follower != nil {
+			e.follower.FirstToken(at, r.row)
+		}
+	}
 	r.computed = r.target
 	for r.hashBlock(size, r.computed) {
 		e.stored(at, r, len(r.sequences)-1, len(r.sequences))

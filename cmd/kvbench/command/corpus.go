@@ -182,6 +182,10 @@ func writeCorpusInfo(w io.Writer, sha string, d *corpus.Description) error {
 	row("a rank", "%d to %d queries, median %d; %d to %d events, median %d", d.QueriesPerRank.Min, d.QueriesPerRank.Max, d.QueriesPerRank.Median,
 		d.EventsPerRank.Min, d.EventsPerRank.Max, d.EventsPerRank.Median)
 	row("at once", "%d deadlines, at most %d operations on one", d.Deadlines, d.MostAtOnce)
+	ns := func(n int64) time.Duration { return time.Duration(n) }
+	row("requests", "first token after %v to %v, median %v", ns(d.ToFirstToken.Min), ns(d.ToFirstToken.Max), ns(d.ToFirstToken.Median))
+	row("", "end after %v to %v, median %v", ns(d.ToFinish.Min), ns(d.ToFinish.Max), ns(d.ToFinish.Median))
+	row("", "at most %d on their way at once, %d end after the window", d.MostInFlight, d.FinishLater)
 	row("engines", "%d blocks hit, %d of the stored ones generated", t.HitBlocks, t.OutputBlocks)
 	if a := &t.Approximate; o.Approximate != "" {
 		row("retention", "%d blocks predicted, %d too many and %d too few", a.PredictedBlocks, a.OverPredicted, a.UnderPredicted)

@@ -24,6 +24,9 @@ const MaxOps = math.MaxUint32
 //     from 0 to the window, both included;
 //   - the k-th query has request k, there are no other requests, and the k-th
 //     event of a slot has id k, all counted from 0;
+//   - a request has its first token not before its query's deadline and ends
+//     not before that, or has neither and is NeverRan twice; the refused requests
+//     of the manifest's totals are those that never ran;
 //   - the hashes of the ops follow each other and are all that there are;
 //   - the manifest's totals that can be counted from the ops are right.
 //
@@ -63,7 +66,33 @@ func (c *Corpus) Check() error {
 	if n := int64(len(c.Requests)); n != totals.Requests {
 		return fmt.Errorf("%d requests for %d queries", n, totals.Requests)
 	}
-	return checkTotals(&m.Totals, &totals)
+	if err := checkTotals(&m.Totals, &totals); err != nil {
+		return err
+	}
+	return c.checkTimes()
+}
+
+// checkTimes checks when requests ran. Queries and requests belong together
+// already.
+func (c *Corpus) checkTimes() error {
+	refused := int64(0)
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		if op.Kind != Query {
+			continue
+		}
+		switch r := &c.Requests[op.Seq]; {
+		case r.FirstToken == NeverRan && r.Finish == NeverRan:
+			refused++
+		case r.FirstToken < op.Deadline || r.Finish < r.FirstToken:
+			return fmt.Errorf("request %d: first token at %d and end at %d for a query with deadline %d; they must follow each other, or both be %d",
+				op.Seq, r.FirstToken, r.Finish, op.Deadline, NeverRan)
+		}
+	}
+	if n := c.Manifest.Totals.RefusedRequests; n != refused {
+		return fmt.Errorf("manifest: refused_requests is %d where %d requests never ran", n, refused)
+	}
+	return nil
 }
 
 func (m *Manifest) checkApproximate() error {

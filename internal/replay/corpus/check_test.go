@@ -24,6 +24,10 @@ func TestCheckRefuses(t *testing.T) {
 	query, stored, removed, cleared := firstOp(t, c, "query", kind(Query)), firstOp(t, c, "stored", kind(Stored)),
 		firstOp(t, c, "removed", kind(Removed)), firstOp(t, c, "cleared", kind(Cleared))
 	root := firstOp(t, c, "stored root", func(op *Op) bool { return op.Kind == Stored && op.HasParent == 0 })
+	op := firstOp(t, c, "query that ran late", func(op *Op) bool {
+		return op.Kind == Query && op.Deadline > 0 && c.Requests[op.Seq].FirstToken > op.Deadline
+	})
+	ran := c.Ops[op].Seq
 	late := firstOp(t, c, "late op", func(op *Op) bool { return op.Deadline > 500 })
 	for _, tc := range []struct {
 		name  string
@@ -71,6 +75,11 @@ func TestCheckRefuses(t *testing.T) {
 		{"event number", func(c *Corpus) { c.Ops[removed].Seq++ }, "removed of slot"},
 		{"request missing", func(c *Corpus) { c.Requests = c.Requests[1:] }, "requests for"},
 		{"request left", func(c *Corpus) { c.Requests = append(c.Requests, Request{}) }, "requests for"},
+		{"first token before the query", func(c *Corpus) { c.Requests[ran].FirstToken = c.Ops[op].Deadline - 1 }, "they must follow each other"},
+		{"end before the first token", func(c *Corpus) { c.Requests[ran].Finish = c.Requests[ran].FirstToken - 1 }, "they must follow each other"},
+		{"first token alone", func(c *Corpus) { c.Requests[ran].Finish = NeverRan }, "they must follow each other"},
+		{"end alone", func(c *Corpus) { c.Requests[ran].FirstToken = NeverRan }, "they must follow each other"},
+		{"refused", func(c *Corpus) { c.Manifest.Totals.RefusedRequests++ }, "requests never ran"},
 		{"total requests", func(c *Corpus) { c.Manifest.Totals.Requests++ }, "total requests"},
 		{"total request blocks", func(c *Corpus) { c.Manifest.Totals.RequestBlocks++ }, "total request_blocks"},
 		{"total stored events", func(c *Corpus) { c.Manifest.Totals.StoredEvents++ }, "total stored_events"},
@@ -95,7 +104,7 @@ func TestCheckOrder(t *testing.T) {
 	c := &Corpus{
 		Manifest: Manifest{Schema: SchemaV1, WindowNS: 10, Totals: Totals{Requests: 1, ClearedEvents: 1}},
 		Ranks:    []indexer.Rank{{Worker: 0}, {Worker: 1}},
-		Requests: make([]Request, 1),
+		Requests: []Request{{FirstToken: 5, Finish: 5}},
 		Ops:      []Op{{Deadline: 5, Kind: Query, Slot: 1}, {Deadline: 5, Kind: Cleared, Slot: 0}},
 	}
 	if err := c.Check(); err != nil {
@@ -111,7 +120,7 @@ func TestCountOps(t *testing.T) {
 	for seed := range uint64(20) {
 		c := random(seed, 100)
 		want := c.Manifest.Totals
-		want.HitBlocks, want.PeakActive, want.Approximate = 0, 0, Approximate{}
+		want.HitBlocks, want.PeakActive, want.RefusedRequests, want.Approximate = 0, 0, 0, Approximate{}
 		if got := CountOps(c.Ops); got != want {
 			t.Fatalf("seed %d: %+v, want %+v", seed, got, want)
 		}

@@ -69,13 +69,27 @@ func (op *Op) HashCount() uint64 {
 	return uint64(op.Len)
 }
 
-// Request says where a query comes from.
+// Request says where a query comes from, and what became of it on the rank of
+// the query. Its layout in memory is its layout in a file: 32 bytes, little
+// endian.
 type Request struct {
 	Row          uint32 // row of the transformed trace, counted from 0
 	Session      uint32 // session of the transformed trace
 	InputTokens  uint32
 	OutputTokens uint32
+	// FirstToken is when the rank's engine had the first token of the answer, and
+	// Finish when the request ended: ns from the start of the window, from the
+	// query's deadline on, Finish not before FirstToken, and either may lie behind
+	// the end of the window. Both are NeverRan if the engine refused the request.
+	FirstToken int64
+	Finish     int64
 }
+
+// NeverRan stands for the times of a request that its engine refused.
+const NeverRan = -1
+
+// Ran says whether the request ran.
+func (r *Request) Ran() bool { return r.FirstToken != NeverRan }
 
 // Corpus is the prepared work. Whoever makes one fills the exported fields and
 // changes nothing after the first call of a method; from then on it may be read
@@ -167,7 +181,7 @@ type Totals struct {
 	RemovedEvents   int64 `json:"removed_events"`
 	RemovedBlocks   int64 `json:"removed_blocks"`
 	ClearedEvents   int64 `json:"cleared_events"`
-	RefusedRequests int64 `json:"refused_requests"` // larger than a rank's pool
+	RefusedRequests int64 `json:"refused_requests"` // larger than a rank's pool; these never ran
 	HitBlocks       int64 `json:"hit_blocks"`       // found in the rank's own cache
 	OutputBlocks    int64 `json:"output_blocks"`    // of the stored blocks
 	Preemptions     int64 `json:"preemptions"`      // of running requests

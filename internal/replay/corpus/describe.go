@@ -27,6 +27,16 @@ type Description struct {
 	Deadlines  int64 `json:"deadlines"`
 	MostAtOnce int64 `json:"most_at_once"`
 
+	// What became of the requests: from a query's deadline to the first token and
+	// to the end, in ns of the window, over those that ran, and how many of these
+	// were on their way at once.
+	NeverRan     int64  `json:"never_ran"`
+	ToFirstToken Spread `json:"to_first_token_ns"`
+	ToFinish     Spread `json:"to_finish_ns"`
+	MostInFlight int64  `json:"most_in_flight"`
+	// FinishLater counts the requests that end behind the end of the window.
+	FinishLater int64 `json:"finish_later"`
+
 	// Buckets cut the window into equal parts. Each part includes its start;
 	// the last one includes the end of the window too.
 	Buckets []Bucket `json:"buckets"`
@@ -79,6 +89,7 @@ func (c *Corpus) Describe(buckets int) Description {
 			events[op.Slot]++
 		}
 	}
+	c.describeRequests(&d)
 	d.QueriesPerRank, d.EventsPerRank = spreadOf(queries), spreadOf(events)
 	perSec := func(n int64) float64 { return float64(n) / time.Duration(c.Manifest.WindowNS).Seconds() }
 	d.OpsPerSec = perSec(d.Ops)
@@ -86,6 +97,42 @@ func (c *Corpus) Describe(buckets int) Description {
 	d.EventsPerSec = perSec(c.Manifest.Totals.Events())
 	d.BlockOpsPerSec = perSec(d.BlockOps)
 	return d
+}
+
+// describeRequests says what became of the requests.
+func (c *Corpus) describeRequests(d *Description) {
+	var first, last, ends []int64
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		if op.Kind != Query {
+			continue
+		}
+		r := &c.Requests[op.Seq]
+		if !r.Ran() {
+			d.NeverRan++
+			continue
+		}
+		first, last = append(first, r.FirstToken-op.Deadline), append(last, r.Finish-op.Deadline)
+		ends = append(ends, r.Finish)
+		if r.Finish > c.Manifest.WindowNS {
+			d.FinishLater++
+		}
+	}
+	d.ToFirstToken, d.ToFinish = spreadOf(first), spreadOf(last)
+	// A request that ends when another comes is not on its way with it.
+	slices.Sort(ends)
+	came, ended := int64(0), 0
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		if op.Kind != Query || !c.Requests[op.Seq].Ran() {
+			continue
+		}
+		came++
+		for ended < len(ends) && ends[ended] <= op.Deadline {
+			ended++
+		}
+		d.MostInFlight = max(d.MostInFlight, came-int64(ended))
+	}
 }
 
 func bucketOf(deadline, window int64, n int) int {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kvbench/kvbench/indexer"
 )
 
 func TestDescribe(t *testing.T) {
@@ -49,6 +51,29 @@ func TestDescribe(t *testing.T) {
 	if !near(d.OpsPerSec, 500e6) || !near(d.QueriesPerSec, float64(tot.Requests)*1e6) || !near(d.EventsPerSec, float64(500-tot.Requests)*1e6) ||
 		!near(d.BlockOpsPerSec, float64(d.BlockOps)*1e6) {
 		t.Errorf("rates of %+v", d)
+	}
+}
+
+func TestDescribeRequests(t *testing.T) {
+	query := func(deadline int64, seq uint32) Op { return Op{Deadline: deadline, Seq: seq} }
+	c := &Corpus{
+		Manifest: Manifest{Schema: SchemaV1, WindowNS: 100, Totals: Totals{Requests: 5, RefusedRequests: 1}},
+		Ranks:    []indexer.Rank{{}},
+		Ops:      []Op{query(0, 0), query(10, 1), query(10, 2), query(20, 3), query(90, 4)},
+		Requests: []Request{
+			{FirstToken: 5, Finish: 20},
+			{FirstToken: 10, Finish: 10},
+			{FirstToken: NeverRan, Finish: NeverRan},
+			{FirstToken: 29, Finish: 95},
+			{FirstToken: 130, Finish: 190},
+		},
+	}
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	d := c.Describe(1)
+	if d.NeverRan != 1 || d.ToFirstToken != (Spread{0, 5, 40}) || d.ToFinish != (Spread{0, 20, 100}) || d.FinishLater != 1 || d.MostInFlight != 2 {
+		t.Errorf("%+v", d)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 //
 //	offset  bytes  header
 //	     0      8  magic: 89 4B 56 42 43 0D 0A 1A
-//	     8      4  format version: 1
+//	     8      4  format version: 2
 //	    12      4  number of sections: 5
 //	    16      8  size of the whole file in bytes
 //	    24      8  zero
@@ -48,9 +48,17 @@ import (
 //	number  record  section
 //	     1       1  manifest: Manifest as JSON in UTF-8
 //	     2      16  ranks: worker id (8 bytes), data-parallel rank (4), zero (4)
-//	     3      16  requests: row, session, input tokens, output tokens (4 each)
+//	     3      32  requests
 //	     4      40  ops
 //	     5       8  hashes
+//
+//	offset  bytes  request
+//	     0      4  row of the transformed trace
+//	     4      4  session of the transformed trace
+//	     8      4  input tokens
+//	    12      4  output tokens
+//	    16      8  first token in ns from the start of the window; signed, -1: never ran
+//	    24      8  end of the request in ns from the start of the window; signed, -1: never ran
 //
 //	offset  bytes  op
 //	     0      8  deadline in ns from the start of the window; signed, not negative
@@ -66,7 +74,10 @@ import (
 // A query has n local hashes, a Removed n sequence hashes, and a Stored n
 // sequence hashes followed by n local hashes; a Cleared has n = 0. What else
 // must hold is said at Corpus.Check.
-const FormatVersion = 1
+//
+// Version 1 had requests of 16 bytes, without the two times. They cannot be made
+// up, so a file of that version is refused.
+const FormatVersion = 2
 
 const (
 	fixedHeader = 64
@@ -88,13 +99,13 @@ const (
 var (
 	magic        = [8]byte{0x89, 'K', 'V', 'B', 'C', '\r', '\n', 0x1a}
 	sectionNames = [numSections]string{"manifest", "ranks", "requests", "ops", "hashes"}
-	recordBytes  = [numSections]uint32{1, 16, 16, 40, 8}
+	recordBytes  = [numSections]uint32{1, 16, 32, 40, 8}
 )
 
 // The records of mapped sections are used in place.
 const (
 	_ = uint(unsafe.Sizeof(Op{})-40) + uint(40-unsafe.Sizeof(Op{}))
-	_ = uint(unsafe.Sizeof(Request{})-16) + uint(16-unsafe.Sizeof(Request{}))
+	_ = uint(unsafe.Sizeof(Request{})-32) + uint(32-unsafe.Sizeof(Request{}))
 )
 
 // image is a corpus as the pieces of its file.
@@ -215,7 +226,7 @@ func (c *Corpus) SHA256() string {
 // SizeBytes returns the memory that ranks, requests, ops and hashes take, which
 // is within a kilobyte or two the size of the file.
 func (c *Corpus) SizeBytes() int64 {
-	return int64(16*len(c.Ranks) + 16*len(c.Requests) + 40*len(c.Ops) + 8*len(c.Hashes))
+	return int64(16*len(c.Ranks) + 32*len(c.Requests) + 40*len(c.Ops) + 8*len(c.Hashes))
 }
 
 // parse checks a whole file in memory, which must start at a multiple of 8, and
@@ -263,8 +274,11 @@ func parseHeader(data []byte) (*image, error) {
 		return nil, fmt.Errorf("truncated: has %d of the %d bytes of the header", size, headerBytes)
 	}
 	if v := le.Uint32(data[8:]); v != FormatVersion {
-		if v < FormatVersion {
-			return nil, fmt.Errorf("format version is %d, which never was; the file is damaged", v)
+		switch {
+		case v == 0:
+			return nil, errors.New("format version is 0, which never was; the file is damaged")
+		case v < FormatVersion:
+			return nil, fmt.Errorf("format version is %d and this program reads version %d, which also says when each request had its first token and ended: write the corpus again from its trace with 'kvbench corpus write'", v, FormatVersion)
 		}
 		return nil, fmt.Errorf("format version is %d and this program reads version %d: use a newer kvbench, or prepare the corpus again", v, FormatVersion)
 	}

@@ -43,7 +43,7 @@ func TestFormatByHand(t *testing.T) {
 	if want := []byte{0x89, 0x4B, 0x56, 0x42, 0x43, 0x0D, 0x0A, 0x1A}; !bytes.Equal(b[:8], want) {
 		t.Fatalf("magic % x", b[:8])
 	}
-	if u32(8) != 1 || u32(12) != 5 || u64(16) != len(b) || u64(24) != 0 {
+	if u32(8) != 2 || u32(12) != 5 || u64(16) != len(b) || u64(24) != 0 {
 		t.Fatalf("header % x", b[:32])
 	}
 	id := sha256.Sum256(append(bytes.Clone(b[:32]), b[64:384]...))
@@ -57,7 +57,7 @@ func TestFormatByHand(t *testing.T) {
 	var offset, size [6]int
 	for n := 1; n <= 5; n++ {
 		e := 64 + (n-1)*64
-		record := []int{0, 1, 16, 16, 40, 8}[n]
+		record := []int{0, 1, 16, 32, 40, 8}[n]
 		offset[n], size[n] = u64(e+8), u64(e+16)
 		if u32(e) != n || u32(e+4) != record || offset[n] != (end+63)/64*64 || size[n]%record != 0 || u64(e+24) != 0 {
 			t.Fatalf("entry %d: % x", n, b[e:e+64])
@@ -87,8 +87,8 @@ func TestFormatByHand(t *testing.T) {
 		}
 	}
 	for i, r := range c.Requests {
-		at := offset[3] + 16*i
-		if (Request{uint32(u32(at)), uint32(u32(at + 4)), uint32(u32(at + 8)), uint32(u32(at + 12))}) != r {
+		at := offset[3] + 32*i
+		if (Request{uint32(u32(at)), uint32(u32(at + 4)), uint32(u32(at + 8)), uint32(u32(at + 12)), int64(u64(at + 16)), int64(u64(at + 24))}) != r {
 			t.Fatalf("request %d", i)
 		}
 	}
@@ -145,6 +145,8 @@ func TestIdentityDependsOnEverything(t *testing.T) {
 		"seed":    func(c *Corpus) { c.Manifest.Seed++ },
 		"rank":    func(c *Corpus) { c.Ranks[3].DP++ },
 		"request": func(c *Corpus) { c.Requests[0].Row++ },
+		"first":   func(c *Corpus) { c.Requests[0].FirstToken++ },
+		"finish":  func(c *Corpus) { c.Requests[0].Finish++ },
 		"op":      func(c *Corpus) { c.Ops[5].Deadline++ },
 		"hash":    func(c *Corpus) { c.Hashes[9]++ },
 	} {
@@ -239,7 +241,8 @@ func TestParseRefuses(t *testing.T) {
 		{"empty", false, func(b []byte) []byte { return b[:0] }, "not a kvbench corpus: the file is empty"},
 		{"json", false, func([]byte) []byte { return aligned([]byte(`{"timestamp": 0}`)) }, "not a kvbench corpus: it starts with 7b"},
 		{"text mode", false, func(b []byte) []byte { return aligned(bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n"))) }, "not a kvbench corpus"},
-		{"version 2", true, put32(8, 2), "use a newer kvbench"},
+		{"version 3", true, put32(8, 3), "use a newer kvbench"},
+		{"version 1", true, put32(8, 1), "write the corpus again from its trace with 'kvbench corpus write'"},
 		{"version 0", true, put32(8, 0), "damaged"},
 		{"sections", true, put32(12, 6), "malformed header"},
 		{"header zero", true, put64(24, 1), "malformed header"},
@@ -259,6 +262,7 @@ func TestParseRefuses(t *testing.T) {
 		{"digest header", false, put32(70, 7), "checksum mismatch in the header"},
 		{"not JSON", true, put32(start(manifestSection), 0), "checksums are right but the content is not: manifest"},
 		{"rank reserved", true, put32(start(rankSection)+12, 1), "rank 0: reserved"},
+		{"request", true, put64(start(requestSection)+16, 1<<63), "request 0: first token at -9223372036854775808"},
 		{"op", true, put32(start(opSection)+40+32, 77), "op 1: slot 77 of 4 ranks"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -329,7 +333,9 @@ func FuzzOpen(f *testing.F) {
 		var ev indexer.Event
 		for i := range c.Ops {
 			if c.Ops[i].Kind == Query {
-				_ = c.Requests[c.Ops[i].Seq]
+				if r := c.Requests[c.Ops[i].Seq]; r.Ran() && (r.FirstToken < c.Ops[i].Deadline || r.Finish < r.FirstToken) {
+					t.Fatalf("request %+v of %+v", r, c.Ops[i])
+				}
 				for range c.Locals(uint32(i)) {
 				}
 				continue
@@ -337,6 +343,7 @@ func FuzzOpen(f *testing.F) {
 			c.Event(uint32(i), &ev)
 			_ = c.Ranks[ev.Slot]
 		}
+		c.Describe(3)
 		c.Touch()
 		fresh := clone(c)
 		sections := c.sealed.sections

@@ -22,6 +22,8 @@ type row struct {
 	Session        *uint32  `parquet:"session,optional"`
 	InputTokens    *uint32  `parquet:"input_tokens,optional"`
 	OutputTokens   *uint32  `parquet:"output_tokens,optional"`
+	FirstToken     *int64   `parquet:"first_token_ns,optional"`
+	Finish         *int64   `parquet:"finish_ns,optional"`
 }
 
 // The keys of the metadata that ExportParquet adds.
@@ -51,6 +53,9 @@ const (
 //	sequence_hashes       list of uint64 of a stored or removed, else empty
 //	trace_row, session    uint32 or null of a query: where in the transformed trace it comes from
 //	input_tokens, output_tokens  uint32 or null, of a query
+//	first_token_ns, finish_ns    int64 or null, of a query: when the rank's engine had the first
+//	                             token of the answer and when the request ended, from the start of
+//	                             the window and perhaps behind its end; null also if it never ran
 //
 // The file's metadata has the manifest and the corpus's SHA-256 under
 // ParquetManifestKey and ParquetSHA256Key. The caller closes what is behind w;
@@ -116,6 +121,9 @@ func (c *Corpus) row(i int) row {
 		r.LocalHashes = hashes
 		q := &c.Requests[op.Seq]
 		r.TraceRow, r.Session, r.InputTokens, r.OutputTokens = &q.Row, &q.Session, &q.InputTokens, &q.OutputTokens
+		if q.Ran() {
+			r.FirstToken, r.Finish = &q.FirstToken, &q.Finish
+		}
 	case Stored:
 		r.SequenceHashes, r.LocalHashes = hashes[:op.Len], hashes[op.Len:]
 		if op.HasParent != 0 {

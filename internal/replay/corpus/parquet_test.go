@@ -54,7 +54,8 @@ func TestExportParquet(t *testing.T) {
 			case Query:
 				locals = h[:op.Len]
 				q := c.Requests[op.Seq]
-				if *r.TraceRow != q.Row || *r.Session != q.Session || *r.InputTokens != q.InputTokens || *r.OutputTokens != q.OutputTokens {
+				if *r.TraceRow != q.Row || *r.Session != q.Session || *r.InputTokens != q.InputTokens || *r.OutputTokens != q.OutputTokens ||
+					(r.FirstToken != nil) != q.Ran() || (r.Finish != nil) != q.Ran() || q.Ran() && (*r.FirstToken != q.FirstToken || *r.Finish != q.Finish) {
 					t.Fatalf("row %d: request %+v", i, q)
 				}
 			case Stored:
@@ -68,7 +69,7 @@ func TestExportParquet(t *testing.T) {
 			if (r.Parent != nil) != (op.HasParent == 1) || r.Parent != nil && *r.Parent != op.Parent {
 				t.Fatalf("row %d: parent %v of %+v", i, r.Parent, op)
 			}
-			if op.Kind != Query && (r.TraceRow != nil || r.Session != nil || r.InputTokens != nil || r.OutputTokens != nil) {
+			if op.Kind != Query && (r.TraceRow != nil || r.Session != nil || r.InputTokens != nil || r.OutputTokens != nil || r.FirstToken != nil || r.Finish != nil) {
 				t.Fatalf("row %d: a %s with a request", i, r.Kind)
 			}
 		}
@@ -179,6 +180,8 @@ json.dump({"types": [f"{f.name} {f.type}" for f in t.schema], "sha256": t.schema
 			Trace_row, Session   *uint32
 			Input_tokens         *uint32
 			Output_tokens        *uint32
+			First_token_ns       *int64
+			Finish_ns            *int64
 		}
 	}
 	if err := json.Unmarshal(out, &got); err != nil {
@@ -186,7 +189,7 @@ json.dump({"types": [f"{f.name} {f.type}" for f in t.schema], "sha256": t.schema
 	}
 	wantTypes := []string{"op int64", "deadline_ns int64", "kind string", "worker_id uint64", "dp_rank uint32", "seq uint64",
 		"parent_sequence_hash uint64", "local_hashes list<element: uint64 not null>", "sequence_hashes list<element: uint64 not null>",
-		"trace_row uint32", "session uint32", "input_tokens uint32", "output_tokens uint32"}
+		"trace_row uint32", "session uint32", "input_tokens uint32", "output_tokens uint32", "first_token_ns int64", "finish_ns int64"}
 	if !slices.Equal(got.Types, wantTypes) {
 		t.Errorf("columns %q, want %q", got.Types, wantTypes)
 	}
@@ -197,12 +200,14 @@ json.dump({"types": [f"{f.name} {f.type}" for f in t.schema], "sha256": t.schema
 		t.Fatalf("%d rows, want %d", len(got.Rows), len(c.Ops))
 	}
 	same := func(a, b *uint32) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+	sameTime := func(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 	for i, g := range got.Rows {
 		w := c.row(i)
 		if g.Op != w.Op || g.Deadline_ns != w.Deadline || g.Kind != w.Kind || g.Worker_id != w.Worker || g.Seq != w.Seq || g.Dp_rank != w.DP ||
 			(g.Parent_sequence_hash == nil) != (w.Parent == nil) || w.Parent != nil && *w.Parent != *g.Parent_sequence_hash ||
 			!slices.Equal(g.Local_hashes, w.LocalHashes) || !slices.Equal(g.Sequence_hashes, w.SequenceHashes) ||
-			!same(g.Trace_row, w.TraceRow) || !same(g.Session, w.Session) || !same(g.Input_tokens, w.InputTokens) || !same(g.Output_tokens, w.OutputTokens) {
+			!same(g.Trace_row, w.TraceRow) || !same(g.Session, w.Session) || !same(g.Input_tokens, w.InputTokens) || !same(g.Output_tokens, w.OutputTokens) ||
+			!sameTime(g.First_token_ns, w.FirstToken) || !sameTime(g.Finish_ns, w.Finish) {
 			t.Fatalf("row %d: %+v, want %+v", i, g, w)
 		}
 	}

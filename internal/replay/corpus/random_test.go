@@ -54,7 +54,14 @@ func random(seed uint64, n int) *Corpus {
 		switch op.Kind {
 		case Query:
 			op.Seq = uint32(len(c.Requests))
-			c.Requests = append(c.Requests, Request{Row: r.Uint32(), Session: r.Uint32(), InputTokens: r.Uint32(), OutputTokens: r.Uint32()})
+			q := Request{Row: r.Uint32(), Session: r.Uint32(), InputTokens: r.Uint32(), OutputTokens: r.Uint32(), FirstToken: NeverRan, Finish: NeverRan}
+			if r.IntN(8) > 0 {
+				q.FirstToken = op.Deadline + r.Int64N(100)
+				q.Finish = q.FirstToken + r.Int64N(400)
+			} else {
+				t.RefusedRequests++
+			}
+			c.Requests = append(c.Requests, q)
 			t.Requests++
 			t.RequestBlocks += int64(op.Len)
 		case Stored:

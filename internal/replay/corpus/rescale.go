@@ -3,13 +3,15 @@ package corpus
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
 )
 
 // Rescale returns the same work over another window, in memory of its own: every
-// deadline becomes floor(deadline x window / old window), computed exactly.
+// deadline, first token and end of a request becomes floor(it x window / old
+// window), computed exactly, but 2^63-1 where that is more.
 //
 // The deadlines differ by at most 1 ns from those of the same trace prepared for
 // the window if that is not longer than the old one; a longer one keeps the
@@ -29,10 +31,7 @@ func (c *Corpus) Rescale(window time.Duration) (*Corpus, error) {
 	out.Manifest.WindowNS = int64(window)
 	for i := range out.Ops {
 		op := &out.Ops[i]
-		// The deadline is at most the old window, so the quotient fits.
-		hi, lo := bits.Mul64(uint64(op.Deadline), uint64(window))
-		q, _ := bits.Div64(hi, lo, uint64(c.Manifest.WindowNS))
-		op.Deadline = int64(q)
+		op.Deadline = rescaled(op.Deadline, int64(window), c.Manifest.WindowNS)
 	}
 	// The order of the deadlines stays; only what has become equal is sorted.
 	for from := 0; from < len(out.Ops); {
@@ -57,9 +56,25 @@ func (c *Corpus) Rescale(window time.Duration) (*Corpus, error) {
 		out.Hashes = append(out.Hashes, c.Hashes[op.Hashes:op.Hashes+op.HashCount()]...)
 		op.Hashes = at
 		if op.Kind == Query {
-			out.Requests = append(out.Requests, c.Requests[op.Seq])
+			r := c.Requests[op.Seq]
+			if r.Ran() {
+				r.FirstToken = rescaled(r.FirstToken, int64(window), c.Manifest.WindowNS)
+				r.Finish = rescaled(r.Finish, int64(window), c.Manifest.WindowNS)
+			}
+			out.Requests = append(out.Requests, r)
 			op.Seq = uint32(len(out.Requests) - 1)
 		}
 	}
 	return out, out.Check()
+}
+
+// rescaled returns floor(t x window / old), at most 2^63-1. None is negative, and
+// old is not 0.
+func rescaled(t, window, old int64) int64 {
+	hi, lo := bits.Mul64(uint64(t), uint64(window))
+	if hi >= uint64(old) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(old))
+	return int64(min(q, math.MaxInt64))
 }

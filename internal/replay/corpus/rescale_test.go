@@ -26,8 +26,15 @@ func rescaledPlainly(c *Corpus, window int64) *Corpus {
 		if op.Kind == Query {
 			it.request = c.Requests[op.Seq]
 		}
-		d := new(big.Int).Mul(big.NewInt(op.Deadline), big.NewInt(window))
-		it.op.Deadline = d.Div(d, big.NewInt(c.Manifest.WindowNS)).Int64()
+		for _, at := range []*int64{&it.op.Deadline, &it.request.FirstToken, &it.request.Finish} {
+			if *at == NeverRan {
+				continue
+			}
+			d := new(big.Int).Mul(big.NewInt(*at), big.NewInt(window))
+			if *at = math.MaxInt64; d.Div(d, big.NewInt(c.Manifest.WindowNS)).IsInt64() {
+				*at = d.Int64()
+			}
+		}
 		items = append(items, it)
 	}
 	sort.SliceStable(items, func(i, j int) bool {

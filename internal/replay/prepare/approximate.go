@@ -85,6 +85,9 @@ func (a *approximator) Admitted(_ int64, row, hits, most int) {
 	a.totals.UnderPredicted += int64(max(0, hits-predicted))
 }
 
+// FirstToken implements mocker.Follower.
+func (a *approximator) FirstToken(at int64, row int) { a.rec.FirstToken(at, row) }
+
 // Grown implements mocker.Follower.
 func (a *approximator) Grown(at int64, row int, locals []indexer.LocalHash, partial int) {
 	if a.lru != nil {
@@ -98,6 +101,7 @@ func (a *approximator) Ended(at int64, row int) {
 		a.lru.Release(at, a.running[row].lease)
 	}
 	delete(a.running, row)
+	a.rec.Ended(at, row)
 }
 
 // finish lets the time come to the end of the engine, and returns what happened

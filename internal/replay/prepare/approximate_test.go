@@ -111,6 +111,11 @@ func TestApproximate(t *testing.T) {
 func TestApproximateKeepsTheQueries(t *testing.T) {
 	rows := func(c *corpus.Corpus) []corpus.Request {
 		r := slices.Clone(c.Requests)
+		for i := range r {
+			if r[i].Ran() {
+				r[i].FirstToken, r[i].Finish = 0, 0
+			}
+		}
 		slices.SortFunc(r, func(a, b corpus.Request) int { return int(a.Row) - int(b.Row) })
 		return r
 	}

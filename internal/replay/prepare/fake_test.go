@@ -64,7 +64,16 @@ func fakeRun(ctx context.Context, t *trace.Trace, sessions []int, cfg mocker.Con
 			sum.Requests++
 			sum.HitBlocks += 2
 			sum.OutputBlocks += 3
-			sum.Refused += 4
+			// A third is refused, the others run until they end.
+			follower := rec.(mocker.Follower)
+			if row%3 == 0 {
+				sum.Refused++
+				follower.Ended(at, int(row))
+			} else {
+				follower.Admitted(at, int(row), 0, 0)
+				at += int64(r.IntN(3))
+				follower.FirstToken(at, int(row))
+			}
 			sum.Preempted += 5
 			sum.PeakActive = max(sum.PeakActive, int64(row)+1000)
 			sum.PeakQueue = max(sum.PeakQueue, int64(row))
@@ -87,7 +96,9 @@ func fakeRun(ctx context.Context, t *trace.Trace, sessions []int, cfg mocker.Con
 				}
 				rec.Event(at, &ev)
 			}
-			at += int64(r.IntN(3))
+			if at += int64(r.IntN(3)); row%3 != 0 {
+				follower.Ended(at, int(row))
+			}
 		}
 	}
 	return sum, nil

@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"context"
+	"math"
 	"math/bits"
 	"runtime"
 
@@ -17,17 +18,28 @@ type scale struct {
 	window uint64 // ns, at most 2^63-1
 }
 
-// deadline needs first <= at <= first + span, if span is not 0. It does not
-// overflow for any such times and does not change their order.
+// deadline needs first <= at. It does not change the order of times. One behind
+// first + span is behind the window, and 2^63-1 where it would be more; if span is
+// 0, where nothing can be scaled, all times are 0.
 func (s scale) deadline(at int64) int64 {
 	if s.span == 0 {
 		return 0
 	}
-	// The product has 128 bits, and its high half is below span because window
-	// is below 2^64, which is what Div64 demands.
 	hi, lo := bits.Mul64(uint64(at)-uint64(s.first), s.window)
+	if hi >= s.span {
+		return math.MaxInt64
+	}
 	q, _ := bits.Div64(hi, lo, s.span)
-	return int64(q)
+	return int64(min(q, math.MaxInt64))
+}
+
+// request adds the times to a request.
+func (s scale) request(r corpus.Request, m *moments) corpus.Request {
+	r.FirstToken, r.Finish = corpus.NeverRan, corpus.NeverRan
+	if m.ran {
+		r.FirstToken, r.Finish = s.deadline(m.first), s.deadline(m.end)
+	}
+	return r
 }
 
 // scalesOf returns the scale of each timeline.
@@ -105,7 +117,7 @@ func (c *cursor) advance() {
 const checkEvery = 1 << 14
 
 // mergeOps merges the ops of all timelines. It gives each op its deadline, its
-// number and the place of its hashes, and writes that place to the op of the
+// number and the place of its hashes, and each request its times, and writes that place to the op of the
 // timeline too, for gatherHashes.
 func mergeOps(ctx context.Context, lines []timeline, scales []scale, request func(row uint32) corpus.Request) ([]corpus.Op, []corpus.Request, error) {
 	numOps, numQueries := 0, 0
@@ -141,7 +153,9 @@ func mergeOps(ctx context.Context, lines []timeline, scales []scale, request fun
 		op := *src
 		op.Deadline = top.deadline
 		if op.Kind == corpus.Query {
-			requests = append(requests, request(op.Seq))
+			// The slabs of queries and requests have grown in step.
+			of := &lines[op.Slot].requests.chunks[cur.chunk][cur.i]
+			requests = append(requests, cur.scale.request(request(op.Seq), of))
 			op.Seq = uint32(len(requests) - 1)
 		}
 		ops = append(ops, op)
@@ -162,7 +176,7 @@ func mergeOps(ctx context.Context, lines []timeline, scales []scale, request fun
 }
 
 // gatherHashes copies the hashes of all timelines to where mergeOps put them, on
-// all cores. It frees the timelines on the way.
+// all cores. It frees the ops and hashes of the timelines on the way.
 func gatherHashes(ctx context.Context, lines []timeline) ([]uint64, error) {
 	n := 0
 	for i := range lines {

@@ -22,6 +22,10 @@ type call struct {
 	hasParent bool
 	kind      corpus.Kind
 	a, b      []uint64 // locals of a query; sequences and locals of an event
+
+	// Of a query: whether it runs, and when it has its first token and ends.
+	ran        bool
+	first, end int64
 }
 
 var drawHashes = rapid.SliceOfN(rapid.Uint64(), 0, 100)
@@ -42,7 +46,7 @@ func drawCalls(t *rapid.T) []call {
 		c := call{at: at, row: -1, kind: corpus.Kind(rapid.IntRange(0, 3).Draw(t, "kind"))}
 		switch c.kind {
 		case corpus.Query:
-			c.row = rapid.IntRange(0, 99).Draw(t, "row")
+			c.row = i
 			c.a = drawHashes.Draw(t, "hashes")
 		case corpus.Stored:
 			c.a = drawHashes.Draw(t, "hashes")
@@ -55,6 +59,28 @@ func drawCalls(t *rapid.T) []call {
 			c.a = drawHashes.Draw(t, "hashes")
 		}
 		calls[i] = c
+	}
+	// Requests have first tokens and ends when something else happens, or behind
+	// all that is an op.
+	if len(calls) == 0 {
+		return calls
+	}
+	late := rapid.Int64Range(0, step).Draw(t, "late")
+	if at > 0 {
+		late = min(late, math.MaxInt64-at)
+	}
+	times := []int64{}
+	for _, c := range calls {
+		times = append(times, c.at)
+	}
+	times = append(times, at+late)
+	for i := range calls {
+		if c := &calls[i]; c.row >= 0 {
+			first := rapid.IntRange(i, len(times)-1).Draw(t, "first")
+			end := rapid.IntRange(first, len(times)-1).Draw(t, "end")
+			c.ran = rapid.IntRange(0, 3).Draw(t, "ran") > 0
+			c.first, c.end = times[first], times[end]
+		}
 	}
 	return calls
 }
@@ -72,10 +98,44 @@ func record(t *rapid.T, slot int, calls []call) timeline {
 	var line timeline
 	rec := &recorder{line: &line, slot: uint32(slot), rows: 100, tally: &tally{maxOps: corpus.MaxOps}, stop: func() {}}
 	events, queries := uint64(0), 0
+	// settle reports what is due before a time.
+	running := []call{}
+	settle := func(before func(at int64) bool) {
+		type due struct {
+			at   int64
+			row  int
+			ends bool
+		}
+		var all []due
+		for _, c := range running {
+			if c.ran {
+				all = append(all, due{c.first, c.row, false})
+			}
+			all = append(all, due{c.end, c.row, true})
+		}
+		sort.SliceStable(all, func(i, j int) bool { return all[i].at < all[j].at })
+		for _, d := range all {
+			switch {
+			case !before(d.at):
+			case d.ends:
+				rec.Ended(d.at, d.row)
+				running = slices.DeleteFunc(running, func(c call) bool { return c.row == d.row })
+			default:
+				rec.FirstToken(d.at, d.row)
+				for i := range running {
+					if running[i].row == d.row {
+						running[i].ran = false // reported
+					}
+				}
+			}
+		}
+	}
 	for _, c := range calls {
+		settle(func(at int64) bool { return at < c.at })
 		if c.kind == corpus.Query {
 			queries++
 			rec.Query(c.at, c.row, hashesAs[indexer.LocalHash](c.a))
+			running = append(running, c)
 			continue
 		}
 		ev := indexer.Event{ID: events, Kind: indexer.EventKind(c.kind), HasParent: c.hasParent,
@@ -86,6 +146,7 @@ func record(t *rapid.T, slot int, calls []call) timeline {
 		events++
 		rec.Event(c.at, &ev)
 	}
+	settle(func(int64) bool { return true })
 	rec.finish(queries)
 	if rec.err != nil {
 		t.Fatal(rec.err)
@@ -126,10 +187,20 @@ func naive(ranks [][]call, window int64, rescale string) (ops []corpus.Op, reque
 		events := 0
 		for _, c := range calls {
 			it := item{call: c, slot: slot}
-			if s.Sign() > 0 {
-				d := new(big.Int).Sub(big.NewInt(c.at), big.NewInt(calls[0].at))
+			scaled := func(at int64) int64 {
+				if s.Sign() == 0 {
+					return 0
+				}
+				d := new(big.Int).Sub(big.NewInt(at), big.NewInt(calls[0].at))
 				d.Mul(d, big.NewInt(window))
-				it.deadline = d.Div(d, s).Int64()
+				if d.Div(d, s); !d.IsInt64() {
+					return math.MaxInt64
+				}
+				return d.Int64()
+			}
+			it.deadline = scaled(c.at)
+			if it.first, it.end = corpus.NeverRan, corpus.NeverRan; c.ran {
+				it.first, it.end = scaled(c.first), scaled(c.end)
 			}
 			if c.kind != corpus.Query {
 				it.event = events
@@ -152,7 +223,9 @@ func naive(ranks [][]call, window int64, rescale string) (ops []corpus.Op, reque
 		op := corpus.Op{Deadline: it.deadline, Hashes: uint64(len(hashes)), Len: uint32(len(it.a)), Slot: uint32(it.slot), Kind: it.kind}
 		if it.kind == corpus.Query {
 			op.Seq = uint32(len(requests))
-			requests = append(requests, requestOf(uint32(it.row)))
+			r := requestOf(uint32(it.row))
+			r.FirstToken, r.Finish = it.first, it.end
+			requests = append(requests, r)
 		} else {
 			op.Seq = uint32(it.event)
 		}
@@ -250,6 +323,11 @@ func TestDeadline(t *testing.T) {
 		{scale{first: math.MinInt64, span: math.MaxUint64, window: 2}, 0, 1},
 		{scale{first: math.MinInt64, span: math.MaxUint64, window: 2}, -1, 0},
 		{scale{first: 0, span: 1, window: math.MaxInt64}, 1, math.MaxInt64},
+		// Behind the window.
+		{scale{first: 10, span: 3, window: 100}, 14, 133},
+		{scale{first: 0, span: 1, window: math.MaxInt64}, 2, math.MaxInt64},
+		{scale{first: 0, span: 1, window: math.MaxInt64}, math.MaxInt64, math.MaxInt64},
+		{scale{first: math.MinInt64, span: 1, window: 3}, math.MaxInt64, math.MaxInt64},
 	} {
 		if got := tc.s.deadline(tc.at); got != tc.want {
 			t.Errorf("%+v at %d: %d, want %d", tc.s, tc.at, got, tc.want)

@@ -49,7 +49,9 @@ type Origin struct {
 //     opts.Rescale "rank" every timeline's last op is at the end of the window;
 //     with "global" that of the longest one is, and the others keep their
 //     relative lengths. A deadline is floor((at - first) x window / span),
-//     computed exactly. A timeline without any length is at 0.
+//     computed exactly. A timeline without any length is at 0. So are scaled the
+//     first token and the end of each request, which are no ops and may so lie
+//     behind the window.
 //  5. All ops are sorted by (deadline, queries before events, slot, order within
 //     the rank). A query can so move before events of its rank that fell on the
 //     same ns, never after; the events of a rank keep their order.

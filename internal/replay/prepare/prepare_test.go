@@ -3,6 +3,7 @@ package prepare
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -49,7 +50,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("manifest %+v", m)
 		}
 		want := corpus.CountOps(c.Ops)
-		want.HitBlocks, want.OutputBlocks, want.RefusedRequests, want.Preemptions, want.PeakActive, want.PeakQueue = 600, 900, 1200, 1500, 1299, 299
+		want.HitBlocks, want.OutputBlocks, want.RefusedRequests, want.Preemptions, want.PeakActive, want.PeakQueue = 600, 900, 100, 1500, 1299, 299
 		if m.Totals != want {
 			t.Errorf("totals %+v, want %+v", m.Totals, want)
 		}
@@ -66,6 +67,9 @@ func TestPrepare(t *testing.T) {
 			if seen[r.Row] || int(r.Session) != tr.SessionOf(int(r.Row)) || int(r.InputTokens) != row.InputLength ||
 				int(r.OutputTokens) != row.OutputLength || int(op.Slot) != slotOf[r.Session] || int(op.Len) != row.InputLength/128 {
 				t.Fatalf("request %+v on slot %d", r, op.Slot)
+			}
+			if r.Ran() != (r.Row%3 != 0) || r.Ran() && (r.FirstToken < op.Deadline || r.Finish < r.FirstToken) {
+				t.Fatalf("request %+v with deadline %d", r, op.Deadline)
 			}
 			seen[r.Row] = true
 		}
@@ -215,6 +219,33 @@ func TestPrepareDistrustsEngines(t *testing.T) {
 		{"row", func(rec mocker.Recorder) error { rec.Query(0, 20, nil); return nil }, "row 20 of 20"},
 		{"negative row", func(rec mocker.Recorder) error { rec.Query(0, -1, nil); return nil }, "row -1"},
 		{"time", func(rec mocker.Recorder) error { rec.Query(1, 0, nil); rec.Query(0, 1, nil); return nil }, "went back from 1 to 0"},
+		{"row twice", func(rec mocker.Recorder) error { rec.Query(0, 3, nil); rec.Query(1, 3, nil); return nil }, "row 3 twice"},
+		{"first token of nobody", func(rec mocker.Recorder) error { rec.(mocker.Follower).FirstToken(0, 7); return nil }, "row 7, which is not on its way"},
+		{"two first tokens", func(rec mocker.Recorder) error {
+			rec.Query(0, 3, nil)
+			rec.(mocker.Follower).FirstToken(0, 3)
+			rec.(mocker.Follower).FirstToken(0, 3)
+			return nil
+		}, "two first tokens of row 3"},
+		{"two ends", func(rec mocker.Recorder) error {
+			rec.Query(0, 3, nil)
+			rec.(mocker.Follower).Ended(0, 3)
+			rec.(mocker.Follower).Ended(0, 3)
+			return nil
+		}, "row 3, which is not on its way"},
+		{"end in the past", func(rec mocker.Recorder) error {
+			rec.Query(0, 3, nil)
+			rec.(mocker.Follower).FirstToken(5, 3)
+			rec.(mocker.Follower).Ended(4, 3)
+			return nil
+		}, "went back from 5 to 4"},
+		{"no end", func(rec mocker.Recorder) error {
+			for row := range 20 {
+				rec.Query(0, row, nil)
+			}
+			rec.(mocker.Follower).Ended(0, 3)
+			return nil
+		}, "leaves 19 requests without an end"},
 		{"id", func(rec mocker.Recorder) error {
 			rec.Event(0, &indexer.Event{ID: 1, Kind: indexer.Cleared})
 			return nil
@@ -303,3 +334,85 @@ func TestCancel(t *testing.T) {
 		t.Fatalf("while copying: %v", err)
 	}
 }
+
+// TestTimesOfRequests plays real engines and compares the times of the corpus
+// with what a follower of the same engine hears.
+func TestTimesOfRequests(t *testing.T) {
+	tr := smallTrace(t, 60)
+	for _, approximate := range []string{"", corpus.ApproximateLRU} {
+		opts := options(1, 1)
+		opts.GPUBlocks = 20 // some requests do not fit, others wait
+		opts.Approximate = approximate
+		heard := &hearing{first: map[int]int64{}, end: map[int]int64{}}
+		c, err := with(t.Context(), func(ctx context.Context, tr *trace.Trace, sessions []int, cfg mocker.Config, rec mocker.Recorder) (mocker.Summary, error) {
+			if _, err := mocker.RunRank(ctx, tr, sessions, cfg, heard); err != nil {
+				return mocker.Summary{}, err
+			}
+			return mocker.RunRank(ctx, tr, sessions, cfg, rec)
+		}, tr, opts, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := heard.ops[len(heard.ops)-1]
+		s := scale{first: heard.ops[0], span: uint64(last - heard.ops[0]), window: uint64(time.Second)}
+		want := func(at int64) int64 { return s.deadline(at) }
+		if approximate != "" {
+			// The span is another, which cancels out in the order of all times.
+			want = heard.sameOrder(t, c)
+		}
+		refused, later := 0, 0
+		for _, r := range c.Requests {
+			if !r.Ran() {
+				if _, ran := heard.first[int(r.Row)]; ran {
+					t.Errorf("request %+v ran", r)
+				}
+				refused++
+				continue
+			}
+			if w := heard.first[int(r.Row)]; r.FirstToken != want(w) {
+				t.Errorf("%q: row %d has its first token at %d, want %d", approximate, r.Row, r.FirstToken, want(w))
+			}
+			if w := heard.end[int(r.Row)]; r.Finish != want(w) {
+				t.Errorf("%q: row %d ends at %d, want %d", approximate, r.Row, r.Finish, want(w))
+			}
+			if r.Finish > int64(time.Second) {
+				later++
+			}
+		}
+		if refused == 0 || refused == len(c.Requests) || approximate == "" && later == 0 {
+			t.Errorf("%q: %d of %d requests refused, %d end behind the window; this shows too little", approximate, refused, len(c.Requests), later)
+		}
+	}
+}
+
+// sameOrder returns the times of the corpus by those that were heard, after a
+// look that both have one order.
+func (h *hearing) sameOrder(t *testing.T, c *corpus.Corpus) func(int64) int64 {
+	of := map[int64]int64{}
+	for _, r := range c.Requests {
+		if r.Ran() {
+			of[h.first[int(r.Row)]], of[h.end[int(r.Row)]] = r.FirstToken, r.Finish
+		}
+	}
+	previous := int64(0)
+	for _, at := range slices.Sorted(maps.Keys(of)) {
+		if of[at] < previous {
+			t.Errorf("%d ns are scaled to %d, an earlier time to %d", at, of[at], previous)
+		}
+		previous = of[at]
+	}
+	return func(at int64) int64 { return of[at] }
+}
+
+// hearing keeps the times of an engine.
+type hearing struct {
+	ops        []int64 // of queries and events
+	first, end map[int]int64
+}
+
+func (h *hearing) Query(at int64, _ int, _ []indexer.LocalHash) { h.ops = append(h.ops, at) }
+func (h *hearing) Event(at int64, _ *indexer.Event)             { h.ops = append(h.ops, at) }
+func (h *hearing) Admitted(int64, int, int, int)                {}
+func (h *hearing) FirstToken(at int64, row int)                 { h.first[row] = at }
+func (h *hearing) Grown(int64, int, []indexer.LocalHash, int)   {}
+func (h *hearing) Ended(at int64, row int)                      { h.end[row] = at }

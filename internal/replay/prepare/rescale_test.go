@@ -36,6 +36,17 @@ func TestRescaleIsPreparation(t *testing.T) {
 			slot  uint32
 			query bool
 		}
+		// 1 ns apart also when requests ran.
+		times := map[uint32]corpus.Request{}
+		for _, r := range direct.Requests {
+			times[r.Row] = r
+		}
+		for _, r := range scaled.Requests {
+			w := times[r.Row]
+			if d, e := r.FirstToken-w.FirstToken, r.Finish-w.Finish; d < -1 || d > 0 || e < -1 || e > 0 || r.Ran() != w.Ran() {
+				t.Errorf("request %+v, prepared %+v", r, w)
+			}
+		}
 		split := func(c *corpus.Corpus) map[stream][]corpus.Op {
 			out := map[stream][]corpus.Op{}
 			for _, op := range c.Ops {

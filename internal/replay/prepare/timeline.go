@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
+	"github.com/kvbench/kvbench/mocker"
 )
 
 // slab is a list that grows without moving what it holds, in chunks that double
@@ -35,10 +36,12 @@ func (s *slab[T]) room() *[]T {
 	return &s.chunks[len(s.chunks)-1]
 }
 
-func (s *slab[T]) push(v T) {
+// push returns where v is now, until trim.
+func (s *slab[T]) push(v T) *T {
 	last := s.room()
 	*last = append(*last, v)
 	s.n++
+	return &(*last)[len(*last)-1]
 }
 
 // trim gives back what the last chunk has too much. Nothing may be pushed after
@@ -69,11 +72,18 @@ type stream struct {
 	hashes slab[uint64]
 }
 
+// moments are when a request had its first token and when it ended.
+type moments struct {
+	first, end int64
+	ran        bool // else it was refused, and has no such times
+}
+
 // timeline is what happened on a rank.
 type timeline struct {
 	queries     stream
 	events      stream
-	first, last int64 // times, if there is at least one op
+	requests    slab[moments] // by query
+	first, last int64         // times of ops, if there is at least one
 
 	approximate corpus.Approximate // if the events are
 }
@@ -93,19 +103,33 @@ type recorder struct {
 	tally *tally
 	stop  context.CancelFunc // ends the engine
 	err   error
+	// running are the requests that have not ended, by row.
+	running map[int]*moments
+	now     int64 // when something was last reported of a request, if heard
+	heard   bool
 
 	newQueries, newOps int64 // not in the tally yet
 }
 
+var _ mocker.Follower = (*recorder)(nil)
+
 // Query implements mocker.Recorder.
 func (r *recorder) Query(at int64, row int, locals []indexer.LocalHash) {
-	if !r.enter(at) {
+	if !r.enter(at) || !r.tick(at) {
 		return
 	}
 	if row < 0 || row >= r.rows {
 		r.fail(fmt.Errorf("the engine reports row %d of %d", row, r.rows))
 		return
 	}
+	if r.running[row] != nil {
+		r.fail(fmt.Errorf("the engine reports row %d twice", row))
+		return
+	}
+	if r.running == nil {
+		r.running = map[int]*moments{}
+	}
+	r.running[row] = r.line.requests.push(moments{})
 	r.line.queries.ops.push(corpus.Op{Deadline: at, Seq: uint32(row), Len: uint32(len(locals)), Slot: r.slot, Kind: corpus.Query})
 	pushHashes(&r.line.queries.hashes, locals)
 	r.newQueries++
@@ -130,6 +154,45 @@ func (r *recorder) Event(at int64, ev *indexer.Event) {
 	pushHashes(&s.hashes, ev.Sequences)
 	pushHashes(&s.hashes, ev.Locals)
 	r.count()
+}
+
+// Admitted implements mocker.Follower.
+func (r *recorder) Admitted(int64, int, int, int) {}
+
+// FirstToken implements mocker.Follower.
+func (r *recorder) FirstToken(at int64, row int) {
+	m := r.request(at, row)
+	switch {
+	case m == nil:
+	case m.ran:
+		r.fail(fmt.Errorf("the engine reports two first tokens of row %d", row))
+	default:
+		m.first, m.ran = at, true
+	}
+}
+
+// Grown implements mocker.Follower.
+func (r *recorder) Grown(int64, int, []indexer.LocalHash, int) {}
+
+// Ended implements mocker.Follower.
+func (r *recorder) Ended(at int64, row int) {
+	if m := r.request(at, row); m != nil {
+		m.end = at
+		delete(r.running, row)
+	}
+}
+
+// request returns what is known of a request on its way of which something is
+// reported, nil if that cannot be.
+func (r *recorder) request(at int64, row int) *moments {
+	if !r.tick(at) {
+		return nil
+	}
+	m := r.running[row]
+	if m == nil {
+		r.fail(fmt.Errorf("the engine speaks of row %d, which is not on its way", row))
+	}
+	return m
 }
 
 func checkEvent(ev *indexer.Event, id uint64) error {
@@ -170,6 +233,21 @@ func (r *recorder) enter(at int64) bool {
 	return true
 }
 
+// tick takes note of a time at which something is reported of a request, and says
+// whether to go on. Events have a time of their own: those of approximate
+// retention are reported late.
+func (r *recorder) tick(at int64) bool {
+	switch {
+	case r.err != nil:
+		return false
+	case r.heard && at < r.now:
+		r.fail(fmt.Errorf("the engine's time went back from %d to %d ns", r.now, at))
+		return false
+	}
+	r.now, r.heard = at, true
+	return true
+}
+
 func (r *recorder) fail(err error) {
 	r.err = err
 	r.stop()
@@ -195,7 +273,12 @@ func (r *recorder) finish(requests int) {
 		r.fail(errors.Join(r.err, fmt.Errorf("the engine reports %d of %d requests", n, requests)))
 		return
 	}
+	if n := len(r.running); n > 0 {
+		r.fail(errors.Join(r.err, fmt.Errorf("the engine leaves %d requests without an end", n)))
+		return
+	}
 	r.report()
+	r.line.requests.trim()
 	for _, s := range []*stream{&r.line.queries, &r.line.events} {
 		s.ops.trim()
 		s.hashes.trim()
