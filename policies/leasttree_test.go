@@ -75,3 +75,32 @@ func TestLeastTreeEqualsList(t *testing.T) {
 		}
 	}
 }
+
+// TestLeastTreeCheckSeesDamage damages every part that the check looks at.
+func TestLeastTreeCheckSeesDamage(t *testing.T) {
+	keys := make([]int64, 100)
+	for slot := range keys {
+		keys[slot] = int64(slot / 2)
+	}
+	for name, damage := range map[string]func(*leastTree){
+		"a leaf":           func(t *leastTree) { t.nodes[3].key++ },
+		"a count":          func(t *leastTree) { t.nodes[t.levels[1]].count++ },
+		"a key above":      func(t *leastTree) { t.nodes[t.levels[1]+2].key++ },
+		"filling":          func(t *leastTree) { t.nodes[103].key = 0 },
+		"filling above":    func(t *leastTree) { t.nodes[len(t.nodes)-1].count = 1 },
+		"a level cut off":  func(t *leastTree) { t.levels = t.levels[:2] },
+		"not settled":      func(t *leastTree) { t.set(5, 1000) },
+		"not reverted":     func(t *leastTree) { t.begin() },
+		"a level too long": func(t *leastTree) { t.nodes = append(t.nodes, make([]leastNode, fanOut)...) },
+	} {
+		var tree leastTree
+		tree.build(len(keys), func(slot int) int64 { return keys[slot] })
+		if err := tree.check(keys); err != nil {
+			t.Fatal(err)
+		}
+		damage(&tree)
+		if err := tree.check(keys); err == nil {
+			t.Errorf("%s: not seen", name)
+		}
+	}
+}

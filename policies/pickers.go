@@ -68,6 +68,11 @@ func (p *Softmax) draw(r *rand.Rand, costs []float64, w weigher) int {
 			return row
 		}
 	}
+	return p.whole(r, costs, w)
+}
+
+// whole draws from the sums of all weights.
+func (p *Softmax) whole(r *rand.Rand, costs []float64, w weigher) int {
 	p.sums = slices.Grow(p.sums[:0], len(costs))[:len(costs)]
 	sum := 0.0
 	for row, c := range costs {
