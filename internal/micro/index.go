@@ -26,21 +26,7 @@ type IndexOptions struct {
 	GPUBlocks int // blocks that a rank's cache holds
 	Rounds    int // measured rounds, at least 1; one more is discarded
 	Seed      uint64
-	// Step and Advance are told how far the work is; nil: nobody is.
-	Step    func(name string, total int64)
-	Advance func(done int64)
-}
-
-func (o *IndexOptions) step(name string, total int64) {
-	if o.Step != nil {
-		o.Step(name, total)
-	}
-}
-
-func (o *IndexOptions) advance(done int64) {
-	if o.Advance != nil {
-		o.Advance(done)
-	}
+	Progress
 }
 
 // indexCase is one kind of work.
@@ -49,13 +35,6 @@ type indexCase struct {
 	// build prepares the work. What it returns is called with each index once
 	// a round and returns the metrics of that round.
 	build func(context.Context, *IndexOptions) (about string, slots int, measure func(*subject) ([]metric, error), err error)
-}
-
-// metric is one figure of one round.
-type metric struct {
-	name, unit string
-	higher     bool
-	value      float64
 }
 
 var indexCases = []indexCase{
@@ -139,57 +118,11 @@ func (r *Report) runIndexCase(ctx context.Context, o *IndexOptions, c *indexCase
 		}
 		subjects = append(subjects, s)
 	}
-	n := len(subjects)
-	o.step(c.name, int64(n*(o.Rounds+1)))
-	values := map[[2]string][]metric{} // by variant and metric, in rounds
-	var order [][2]string
-	for round := range o.Rounds + 1 {
-		for k := range n {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			s := subjects[(k+round)%n]
-			// What the others left must not be collected on this one's time.
-			runtime.GC()
-			metrics, err := measure(s)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			o.advance(int64(round*n + k + 1))
-			for _, m := range metrics {
-				key := [2]string{m.name, s.name}
-				if _, known := values[key]; !known {
-					values[key] = nil
-					order = append(order, key)
-				}
-				if round > 0 {
-					values[key] = append(values[key], m)
-				}
-			}
-		}
+	variants := make([]string, len(subjects))
+	for i, s := range subjects {
+		variants[i] = s.name
 	}
-	// Metrics in the order of their first appearance, variants in that of the
-	// options.
-	var names []string
-	for _, key := range order {
-		if !slices.Contains(names, key[0]) {
-			names = append(names, key[0])
-		}
-	}
-	for _, name := range names {
-		for _, f := range o.Indexes {
-			ms := values[[2]string{name, f.Name}]
-			if len(ms) == 0 {
-				continue
-			}
-			s := Series{Case: c.name, Variant: f.Name, Metric: name, Unit: ms[0].unit, HigherBetter: ms[0].higher}
-			for _, m := range ms {
-				s.Values = append(s.Values, m.value)
-			}
-			r.Series = append(r.Series, s)
-		}
-	}
-	return nil
+	return r.run(ctx, &o.Progress, c.name, variants, func(i int) ([]metric, error) { return measure(subjects[i]) })
 }
 
 // replayCase applies the events of a trace, asks its queries, and does both.
