@@ -1,7 +1,9 @@
 package micro
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/kvbench/kvbench/indexer"
@@ -73,4 +75,28 @@ func benchUnit(m metric) string {
 		}
 	}
 	return string(word)
+}
+
+// BenchmarkDefaultSelection runs the selections of DefaultSelection one variant at
+// a time, for benchstat and profiles. An iteration is one selection.
+func BenchmarkDefaultSelection(b *testing.B) {
+	for _, candidates := range selectionCandidates {
+		for _, v := range selectionVariants {
+			b.Run(fmt.Sprintf("%d/%s", candidates, strings.ReplaceAll(v.name, ", ", "-")), func(b *testing.B) {
+				s, err := newSelector(candidates, v.temperature, v.scan, 42)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := s.selections(10); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				if _, err := s.selections(b.N); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(candidates), "ns/candidate")
+			})
+		}
+	}
 }
