@@ -28,6 +28,7 @@ type Pool struct {
 	oldest   int32                          // head of the inactive list
 	newest   int32                          // its tail
 	primary  map[indexer.SequenceHash]int32 // the copy that lookups find
+	found    []int32                        // scratch of Reserve
 }
 
 type copyState struct {
@@ -48,6 +49,13 @@ func NewPool(capacity int) *Pool {
 // Active returns the number of copies that requests hold, private ones included.
 func (p *Pool) Active() int { return p.used - p.inactive }
 
+// Used returns the number of copies that are not free: the active ones and those
+// that are cached and that nobody holds.
+func (p *Pool) Used() int { return p.used }
+
+// Capacity returns how many copies there can be.
+func (p *Pool) Capacity() int { return p.capacity }
+
 // Cached returns the number of different hashes in the pool.
 func (p *Pool) Cached() int { return len(p.primary) }
 
@@ -67,9 +75,35 @@ func (p *Pool) Lookup(hashes []indexer.SequenceHash) int {
 // The copies are appended to held, the hashes whose last copy was evicted to
 // evicted.
 func (p *Pool) Reserve(hits []indexer.SequenceHash, fresh int, held []int32, evicted []indexer.SequenceHash) (_ []int32, _ []indexer.SequenceHash, ok bool) {
-	idle := 0
+	p.found = p.found[:0]
 	for _, h := range hits {
-		if p.copies[p.primary[h]].refs == 0 {
+		p.found = append(p.found, p.primary[h])
+	}
+	return p.Hold(p.found, fresh, held, evicted)
+}
+
+// Match appends to copies those that lookups find for the leading hashes that are
+// in the pool. active is how many of them requests hold.
+func (p *Pool) Match(hashes []indexer.SequenceHash, copies []int32) (_ []int32, active int) {
+	for _, h := range hashes {
+		c, ok := p.primary[h]
+		if !ok {
+			break
+		}
+		if p.copies[c].refs > 0 {
+			active++
+		}
+		copies = append(copies, c)
+	}
+	return copies, active
+}
+
+// Hold is Reserve for the copies that Match found, with nothing done to the pool
+// in between.
+func (p *Pool) Hold(copies []int32, fresh int, held []int32, evicted []indexer.SequenceHash) (_ []int32, _ []indexer.SequenceHash, ok bool) {
+	idle := 0
+	for _, c := range copies {
+		if p.copies[c].refs == 0 {
 			idle++
 		}
 	}
@@ -77,8 +111,7 @@ func (p *Pool) Reserve(hits []indexer.SequenceHash, fresh int, held []int32, evi
 	if needed > p.inactive-idle {
 		return held, evicted, false
 	}
-	for _, h := range hits {
-		c := p.primary[h]
+	for _, c := range copies {
 		if p.copies[c].refs == 0 {
 			p.unlink(c)
 		}

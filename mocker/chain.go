@@ -1,0 +1,64 @@
+package mocker
+
+import (
+	"math"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/trace"
+)
+
+// Chain is the tokens of one request and the hashes of its full blocks: first
+// those of the prompt, then of what an engine generates. Hashes are made when
+// they are asked for. A Chain can be started again for another request and then
+// reuses its memory.
+type Chain struct {
+	content   content
+	size      int
+	locals    []indexer.LocalHash
+	sequences []indexer.SequenceHash
+}
+
+// Start makes it the chain of a row of t in blocks of size tokens, without any
+// hash yet. The content of generated tokens is drawn from seed and row. The ids
+// of the row are borrowed.
+func (c *Chain) Start(t *trace.Trace, row, size int, seed uint64) {
+	in := t.Request(row)
+	*c = Chain{
+		content: content{
+			ids:        in.HashIDs,
+			traceBlock: t.BlockSize,
+			// Tokens that no id names have no content to hash.
+			prompt: min(in.InputLength, len(in.HashIDs)*t.BlockSize),
+			output: mix(seed, uint64(row)),
+		},
+		size:      size,
+		locals:    c.locals[:0],
+		sequences: c.sequences[:0],
+	}
+}
+
+// Prompt returns the length of the prompt in tokens.
+func (c *Chain) Prompt() int { return c.content.prompt }
+
+// BlockSize returns the tokens of a block.
+func (c *Chain) BlockSize() int { return c.size }
+
+// Blocks returns the hashes of the full blocks of the first tokens tokens, of
+// each block alone and of the sequence up to it. They are valid until the chain
+// is started again.
+func (c *Chain) Blocks(tokens int) ([]indexer.LocalHash, []indexer.SequenceHash) {
+	n := tokens / c.size
+	if n > math.MaxInt32 {
+		panic("mocker: a chain of more than 2^31 blocks")
+	}
+	for i := len(c.locals); i < n; i++ {
+		local := c.content.local(i*c.size, (i+1)*c.size)
+		var parent indexer.SequenceHash
+		if i > 0 {
+			parent = c.sequences[i-1]
+		}
+		c.locals = append(c.locals, local)
+		c.sequences = append(c.sequences, sequence(parent, i > 0, local))
+	}
+	return c.locals[:n:n], c.sequences[:n:n]
+}
