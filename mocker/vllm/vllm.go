@@ -144,6 +144,7 @@ type request struct {
 	computed  int     // of these, before the pass that runs
 	stored    int     // leading blocks that others can find
 	generated int
+	missing   int  // of Backlog, while it waits; -1: not known yet
 	admitted  bool // at least once
 }
 
@@ -190,7 +191,7 @@ func (e *Engine) Submit(now int64, r engine.Request) engine.Refusal {
 	}
 	id := e.place()
 	q := &e.requests[id]
-	*q = request{id: r.ID, chain: r.Chain, held: q.held[:0], output: output, known: prompt}
+	*q = request{id: r.ID, chain: r.Chain, held: q.held[:0], output: output, known: prompt, missing: -1}
 	e.waiting.pushBack(id)
 	return engine.Accepted
 }
@@ -434,6 +435,7 @@ func (e *Engine) preempt(id int32) {
 	r := &e.requests[id]
 	e.release(r)
 	r.computed, r.stored = 0, 0
+	r.missing = -1
 	e.waiting.pushFront(id)
 	e.counts.Preemptions++
 	e.listener.Preempted(e.now, r.id)
@@ -501,6 +503,26 @@ func (e *Engine) emit(ev indexer.Event) {
 func (e *Engine) Cached(c *mocker.Chain, known int) int {
 	_, sequences := c.Blocks(known)
 	return e.pool.Lookup(sequences) * e.cfg.BlockSize
+}
+
+// Backlog returns the tokens of prompts that are yet to be computed, with those
+// of the pass that runs, and how many requests there are. Of a request that
+// waits, all tokens count that were not in the cache when Backlog first saw it
+// wait.
+func (e *Engine) Backlog() (tokens int64, requests int) {
+	for _, id := range e.running {
+		if r := &e.requests[id]; r.computed+1 < r.known || r.generated == 0 {
+			tokens += int64(r.known - r.computed)
+		}
+	}
+	for i := range e.waiting.len() {
+		r := &e.requests[e.waiting.at(i)]
+		if r.missing < 0 {
+			r.missing = r.known - min(e.Cached(r.chain, r.known), r.known-1)
+		}
+		tokens += int64(r.missing)
+	}
+	return tokens, len(e.running) + e.waiting.len()
 }
 
 // Check verifies the invariants of engine and pool and returns the first

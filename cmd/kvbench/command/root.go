@@ -146,7 +146,7 @@ gate is inconclusive; 130 interrupted.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
-	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.version())
+	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.simulate(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.version())
 	return cmd
 }
 

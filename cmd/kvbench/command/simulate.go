@@ -1,0 +1,160 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/internal/simulate"
+	"github.com/kvbench/kvbench/mocker/steptime"
+	"github.com/kvbench/kvbench/mocker/vllm"
+	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/trace"
+)
+
+// simulateFlags are the flags of simulate.
+type simulateFlags struct {
+	cfg      simulate.Config
+	reading  trace.ReaderOptions
+	policies []string
+	time     string
+	slo      string
+	seed     uint64
+	seeds    int
+	noOracle bool
+	noBounds bool
+	json     bool
+}
+
+func (a *app) simulate() *cobra.Command {
+	f := simulateFlags{cfg: simulate.Config{Engine: vllm.Default()}}
+	cmd := &cobra.Command{
+		Use:   "simulate TRACE|NAME",
+		Short: "Compare policies in a closed loop with mock engines, in virtual time",
+		Long: `Play a trace through policies in front of mock engines. Each policy sees what a
+router would see: KV events of the ranks, and the load that it caused itself,
+both after a delay. What it chooses decides what the ranks cache and how long
+they are busy, and so what it sees next. All policies get the same arrivals.
+
+Time is virtual: it says nothing about how fast a policy decides, and the same
+arguments give the same result on any machine. Passes of the engines take what
+the time model says, which is an imitation; its limits are part of the result.
+
+Beside the policies there is an oracle, which knows the queues and caches of all
+ranks as they are, and the hits of two caches without engines: one of the size
+of all ranks together, and one without a bound.
+
+A request that no rank can ever hold is refused and counted.`,
+		Example: `  kvbench simulate trace.jsonl --workers 8 --policy round-robin --policy least-loaded --policy kv
+  kvbench simulate trace.jsonl --speed-up 1,4,8 --warm-up 0.5 --slo ttft=2s,tpot=50ms --json
+  kvbench simulate conversation-small --time polynomial --gpu-blocks 4096`,
+		Args:              exactArgs("TRACE or NAME"),
+		ValidArgsFunction: completeTrace,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.resolve(a.policies); err != nil {
+				return err
+			}
+			bar := a.progress()
+			var err error
+			f.cfg.Trace, f.cfg.Source, err = trial.LoadTrace(cmd.Context(), args[0], f.reading, bar)
+			if err != nil {
+				return err
+			}
+			res, err := simulate.Run(cmd.Context(), f.cfg, func(done, total int) {
+				if done == 0 {
+					bar.Step("simulate", int64(total))
+				}
+				bar.Advance(int64(done))
+			})
+			bar.Done()
+			if res == nil {
+				return err
+			}
+			var print error
+			switch {
+			case f.json:
+				print = a.printJSON(res)
+			case !a.quiet:
+				print = res.WriteText(a.stdout)
+			}
+			if err != nil {
+				return &codeError{exitInterrupted, errors.New("interrupted; the result holds the runs that were done until then")}
+			}
+			return print
+		},
+	}
+	fl := cmd.Flags()
+	c, e := &f.cfg, &f.cfg.Engine
+	fl.StringArrayVar(&f.policies, "policy", nil, "a policy to compare, see 'kvbench policies list'; may be repeated (default: round-robin, least-loaded and kv)")
+	fl.IntVar(&c.Workers, "workers", 8, "ranks, each with an engine and a cache of its own")
+	fl.IntVar(&e.Blocks, "gpu-blocks", 16384, "blocks that a rank's cache holds")
+	fl.IntVar(&e.BlockSize, "block-size", 64, "tokens of a block of the engine")
+	fl.IntVar(&e.MaxBatchedTokens, "max-batched-tokens", e.MaxBatchedTokens, "tokens that an engine computes in a pass at most")
+	fl.IntVar(&e.MaxSeqs, "max-num-seqs", e.MaxSeqs, "requests that an engine runs at a time at most")
+	fl.IntVar(&e.MaxModelLen, "max-model-len", 0, "longest prompt with its answer; 0: as the pool allows")
+	fl.BoolVar(&e.NoChunkedPrefill, "no-chunked-prefill", false, "compute a prompt in one pass or not at all")
+	fl.BoolVar(&e.FirstChunkOnly, "first-chunk-admission", false, "admit a request when its first chunk fits, not the whole of it")
+	fl.Float64Var(&e.Watermark, "watermark", 0, "share of the blocks that an admission leaves free while others run")
+	fl.StringVar(&f.time, "time", steptime.Presets()[0].Name, "how long passes take: a preset, or profile:FILE.csv")
+	fl.DurationVar(&c.EventDelay, "event-delay", 5*time.Millisecond, "how long a KV event takes to a router")
+	fl.Float64Var(&c.EventLoss, "event-loss", 0, "probability with which a KV event never reaches a router")
+	fl.DurationVar(&c.LoadDelay, "load-staleness", 5*time.Millisecond, "how long news of first tokens and ends takes to a router")
+	fl.IntVar(&c.Routers, "routers", 1, "routers that take turns; each knows of its own requests only")
+	fl.IntVar(&c.Concurrency, "concurrency", 0, "serve so many sessions at any time instead of at the trace's times")
+	fl.Float64SliceVar(&c.SpeedUps, "speed-up", []float64{1}, "divide the trace's times by this; several are played one by one")
+	fl.Uint64Var(&f.seed, "seed", 42, "seed of every random choice")
+	fl.IntVar(&f.seeds, "seeds", 1, "play so many seeds, from --seed on")
+	fl.Float64Var(&c.WarmUp, "warm-up", 0, "share of the requests that a second set of figures leaves out")
+	fl.DurationVar(&c.Window, "window", time.Minute, "virtual time over which unevenness between ranks is taken")
+	fl.StringVar(&f.slo, "slo", "", "limits of goodput, such as ttft=2s,tpot=50ms,e2e=30s")
+	fl.BoolVar(&f.noOracle, "no-oracle", false, "leave the oracle out")
+	fl.BoolVar(&f.noBounds, "no-bounds", false, "leave the caches without engines out")
+	fl.IntVar(&c.Parallel, "parallel", 0, "runs at a time (default: one for each CPU); changes nothing in the result")
+	fl.IntVar(&f.reading.BlockSize, "trace-block-size", 0, "tokens that a hash id of the trace stands for (default: that of its format)")
+	fl.IntVar(&f.reading.MaxLineBytes, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
+	fl.BoolVar(&f.json, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("policy", a.completePolicy)
+	_ = cmd.RegisterFlagCompletionFunc("time", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, p := range steptime.Presets() {
+			names = append(names, p.Name+"\t"+p.Model+" on "+p.GPU)
+		}
+		return append(names, "profile:"), cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+// resolve turns text into what it names.
+func (f *simulateFlags) resolve(defs []catalogue.Definition) error {
+	c := &f.cfg
+	if len(f.policies) == 0 {
+		f.policies = []string{"round-robin", "least-loaded", "kv"}
+	}
+	c.Policies = nil
+	for _, text := range f.policies {
+		p, err := catalogue.Parse(text, defs)
+		if err != nil {
+			return fmt.Errorf("--policy: %w", err)
+		}
+		c.Policies = append(c.Policies, p)
+	}
+	var err error
+	if c.Time, err = steptime.Load(f.time); err != nil {
+		return fmt.Errorf("--time: %w", err)
+	}
+	if c.SLO, err = simulate.ParseSLO(f.slo); err != nil {
+		return fmt.Errorf("--slo: %w", err)
+	}
+	if f.seeds < 1 {
+		return fmt.Errorf("--seeds is %d; it must be at least 1", f.seeds)
+	}
+	c.Seeds = nil
+	for i := range f.seeds {
+		c.Seeds = append(c.Seeds, f.seed+uint64(i))
+	}
+	c.Oracle, c.Bounds = !f.noOracle, !f.noBounds
+	return nil
+}

@@ -1,0 +1,219 @@
+package simulate
+
+import (
+	"math"
+	"slices"
+
+	"github.com/kvbench/kvbench/mocker/engine"
+	"github.com/kvbench/kvbench/mocker/fleet"
+	"github.com/kvbench/kvbench/results"
+)
+
+// measure makes figures of what happens in a run.
+type measure struct {
+	cfg  *Config
+	warm int // arrivals that are left out after warm-up
+
+	whole, steady tally
+	work          []int64 // tokens computed by rank, until the last sample
+	imbalance     weighted
+	maxOverMean   weighted
+	last          []engine.Counts
+	samples       int
+	resident      float64 // sum over samples of the share of the pools
+	peakWaiting   int
+}
+
+// tally is what figures are made of.
+type tally struct {
+	figures                        Figures
+	ttft, tpot, e2e, queue, served []int64
+	gaps                           histogram
+	first, end                     int64
+}
+
+func newMeasure(cfg *Config, requests int) *measure {
+	m := &measure{cfg: cfg, warm: int(cfg.WarmUp * float64(requests)), work: make([]int64, cfg.Workers)}
+	m.whole.first, m.steady.first = math.MaxInt64, math.MaxInt64
+	return m
+}
+
+// Gap implements fleet.Observer.
+func (m *measure) Gap(o *fleet.Outcome, ns int64) {
+	m.whole.gaps.add(ns)
+	if o.Number >= m.warm {
+		m.steady.gaps.add(ns)
+	}
+}
+
+// Outcome implements fleet.Observer.
+func (m *measure) Outcome(o *fleet.Outcome) {
+	m.whole.add(o, &m.cfg.SLO)
+	if o.Number >= m.warm {
+		m.steady.add(o, &m.cfg.SLO)
+	}
+}
+
+func (t *tally) add(o *fleet.Outcome, slo *SLO) {
+	f := &t.figures
+	f.Requests++
+	t.first = min(t.first, o.Arrival)
+	switch {
+	case o.Rank == fleet.NoRank:
+		f.Unrouted++
+		return
+	case o.Refused != engine.Accepted:
+		f.Refused++
+		if f.RefusedBy == nil {
+			f.RefusedBy = map[string]int64{}
+		}
+		f.RefusedBy[o.Refused.String()]++
+		return
+	}
+	f.Completed++
+	f.PromptTokens += int64(o.Prompt)
+	f.HitTokens += int64(o.Cached)
+	f.OutputTokens += int64(o.Output)
+	f.Preemptions += int64(o.Preemptions)
+	t.end = max(t.end, o.Last)
+	ttft, e2e := o.First-o.Arrival, o.Last-o.Arrival
+	t.ttft = append(t.ttft, ttft)
+	t.e2e = append(t.e2e, e2e)
+	t.queue = append(t.queue, o.Admitted-o.Arrival)
+	tpot := int64(0)
+	if o.Output > 1 {
+		tpot = int64(math.Round(float64(o.Last-o.First) / float64(o.Output-1)))
+		t.tpot = append(t.tpot, tpot)
+	}
+	if (slo.TTFT == 0 || ttft <= int64(slo.TTFT)) && (slo.TPOT == 0 || tpot <= int64(slo.TPOT)) && (slo.E2E == 0 || e2e <= int64(slo.E2E)) {
+		f.Good++
+		f.goodTokens += int64(o.Output)
+	}
+}
+
+// figuresOf finishes a tally.
+func (t *tally) figuresOf(slo *SLO) Figures {
+	f := t.figures
+	f.TTFT = results.Summarize(t.ttft)
+	f.TPOT = results.Summarize(t.tpot)
+	f.E2E = results.Summarize(t.e2e)
+	f.Queue = results.Summarize(t.queue)
+	f.Gaps = t.gaps.summary()
+	if f.PromptTokens > 0 {
+		f.HitRatio = float64(f.HitTokens) / float64(f.PromptTokens)
+	}
+	if f.Completed > 0 && t.end > t.first {
+		f.SpanNanos = t.end - t.first
+		s := float64(f.SpanNanos) / 1e9
+		f.RequestsPerSecond = float64(f.Completed) / s
+		f.PromptTokensPerSecond = float64(f.PromptTokens) / s
+		f.OutputTokensPerSecond = float64(f.OutputTokens) / s
+		if *slo != (SLO{}) {
+			f.Goodput = &Goodput{
+				Requests:              f.Good,
+				Share:                 float64(f.Good) / float64(f.Requests),
+				RequestsPerSecond:     float64(f.Good) / s,
+				OutputTokensPerSecond: float64(f.goodTokens) / s,
+			}
+		}
+	}
+	return f
+}
+
+// Sample implements fleet.Observer.
+func (m *measure) Sample(_ int64, counts []engine.Counts) {
+	var sum, squares, most float64
+	waiting, resident := 0, 0
+	for i := range counts {
+		c := &counts[i]
+		now := c.ChunkTokens + c.DecodeTokens
+		w := float64(now - m.work[i])
+		m.work[i] = now
+		sum += w
+		squares += w * w
+		most = max(most, w)
+		waiting += c.Waiting
+		resident += c.Resident
+	}
+	n := float64(len(counts))
+	if sum > 0 {
+		mean := sum / n
+		m.imbalance.add(math.Sqrt(max(0, squares/n-mean*mean))/mean, sum)
+		m.maxOverMean.add(most/mean, sum)
+	}
+	m.samples++
+	m.resident += float64(resident) / (n * float64(m.cfg.Engine.Blocks))
+	m.peakWaiting = max(m.peakWaiting, waiting)
+	m.last = append(m.last[:0], counts...)
+}
+
+func (m *measure) result(t fleet.Totals) *RunResult {
+	r := &RunResult{
+		Whole:  m.whole.figuresOf(&m.cfg.SLO),
+		Events: t.Events, EventsLost: t.EventsLost,
+		Imbalance: Imbalance{
+			WindowNanos: int64(m.cfg.Window), Variation: m.imbalance.mean(), MaxOverMean: m.maxOverMean.mean(),
+			TotalVariation: variation(m.work), TotalMaxOverMean: maxOverMean(m.work),
+		},
+		ResidentShare:  m.resident / float64(m.samples),
+		PeakWaiting:    m.peakWaiting,
+		ComputedTokens: slices.Clone(m.work),
+	}
+	if m.warm > 0 {
+		f := m.steady.figuresOf(&m.cfg.SLO)
+		r.Steady = &f
+	}
+	for i := range m.last {
+		c := &m.last[i]
+		r.Passes += c.Passes
+		r.BusyNanos += c.BusyNanos
+		r.Preemptions += c.Preemptions
+		r.EvictedBlocks += c.RemovedBlocks
+		r.StoredBlocks += c.StoredBlocks
+		r.AgainTokens += c.AgainTokens
+		r.AgainHitTokens += c.AgainHitTokens
+	}
+	return r
+}
+
+// weighted is a weighted mean.
+type weighted struct{ sum, weight float64 }
+
+func (w *weighted) add(x, weight float64) {
+	w.sum += x * weight
+	w.weight += weight
+}
+
+func (w *weighted) mean() float64 {
+	if w.weight == 0 {
+		return 0
+	}
+	return w.sum / w.weight
+}
+
+// variation returns the coefficient of variation, 0 if all are 0.
+func variation(x []int64) float64 {
+	var sum, squares float64
+	for _, v := range x {
+		sum += float64(v)
+	}
+	if sum == 0 {
+		return 0
+	}
+	mean := sum / float64(len(x))
+	for _, v := range x {
+		squares += (float64(v) - mean) * (float64(v) - mean)
+	}
+	return math.Sqrt(squares/float64(len(x))) / mean
+}
+
+func maxOverMean(x []int64) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v)
+	}
+	if sum == 0 {
+		return 0
+	}
+	return float64(slices.Max(x)) * float64(len(x)) / sum
+}

@@ -1,0 +1,214 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/results"
+)
+
+// ResultV1 is the schema of a Result.
+const ResultV1 = "kvbench.simulation/v1"
+
+// Result is what a comparison came to. Durations are in ns of virtual time; the
+// virtual clock starts at the origin of the trace.
+type Result struct {
+	Schema   string      `json:"schema"`
+	Trace    TraceInfo   `json:"trace"`
+	Options  Options     `json:"options"`
+	Partial  bool        `json:"partial"` // interrupted: runs are missing
+	Warnings []string    `json:"warnings"`
+	Runs     []RunResult `json:"runs"` // by speed-up, seed and policy, in the order given
+	Bounds   []Bound     `json:"bounds"`
+}
+
+// TraceInfo says what was played.
+type TraceInfo struct {
+	Name      string `json:"name"`
+	SHA256    string `json:"sha256"`
+	Requests  int    `json:"requests"`
+	Sessions  int    `json:"sessions"`
+	BlockSize int    `json:"block_size"`
+}
+
+// Options are everything that decides the figures, beside the trace.
+type Options struct {
+	Policies         []string  `json:"policies"` // with every parameter
+	Workers          int       `json:"workers"`
+	Routers          int       `json:"routers"`
+	Engine           string    `json:"engine"`
+	GPUBlocks        int       `json:"gpu_blocks"` // of each rank
+	BlockSize        int       `json:"block_size"`
+	MaxBatchedTokens int       `json:"max_batched_tokens"`
+	MaxSeqs          int       `json:"max_seqs"`
+	MaxModelLen      int       `json:"max_model_len"` // 0: no limit
+	ChunkedPrefill   bool      `json:"chunked_prefill"`
+	FullSequence     bool      `json:"full_sequence_admission"`
+	Watermark        float64   `json:"watermark"`
+	Time             TimeModel `json:"time_model"`
+	SpeedUps         []float64 `json:"speed_ups"`
+	Seeds            []uint64  `json:"seeds"`
+	EventDelayNanos  int64     `json:"event_delay_ns"`
+	EventLoss        float64   `json:"event_loss"`
+	LoadDelayNanos   int64     `json:"load_staleness_ns"`
+	Concurrency      int       `json:"concurrency"` // 0: sessions start at their times
+	WarmUp           float64   `json:"warm_up"`
+	SLOTTFTNanos     int64     `json:"slo_ttft_ns"` // 0: no limit
+	SLOTPOTNanos     int64     `json:"slo_tpot_ns"`
+	SLOE2ENanos      int64     `json:"slo_e2e_ns"`
+}
+
+// TimeModel says how long passes take, and how far that is to be trusted.
+type TimeModel struct {
+	Name    string `json:"name"`
+	Formula string `json:"formula"`
+	Model   string `json:"model"`
+	GPU     string `json:"gpu"`
+	Source  string `json:"source"`
+	Limits  string `json:"limits"`
+}
+
+// RunResult is one policy on one load with one seed.
+type RunResult struct {
+	Policy  string  `json:"policy"`
+	Full    string  `json:"full"` // with every parameter; empty for the oracle
+	SpeedUp float64 `json:"speed_up"`
+	Seed    uint64  `json:"seed"`
+
+	Whole  Figures  `json:"whole"`
+	Steady *Figures `json:"after_warm_up,omitempty"`
+
+	Imbalance      Imbalance    `json:"imbalance"`
+	ComputedTokens []int64      `json:"computed_tokens"` // by rank
+	Passes         int64        `json:"passes"`
+	BusyNanos      int64        `json:"busy_ns"` // of all ranks together
+	Preemptions    int64        `json:"preemptions"`
+	AgainTokens    int64        `json:"readmitted_tokens"`     // known when requests were admitted again after a preemption
+	AgainHitTokens int64        `json:"readmitted_hit_tokens"` // of these, from the cache
+	StoredBlocks   int64        `json:"stored_blocks"`
+	EvictedBlocks  int64        `json:"evicted_blocks"`
+	ResidentShare  float64      `json:"resident_share"` // distinct cached blocks by blocks of the pools, mean over the windows
+	PeakWaiting    int          `json:"peak_waiting"`   // most requests that waited at the end of a window
+	Events         int64        `json:"events"`
+	EventsLost     int64        `json:"events_lost"`
+	Router         RouterCounts `json:"router"`
+}
+
+// RouterCounts says what the routers' indexes made of the events, in blocks, all
+// routers together; zero for policies that read no cache.
+type RouterCounts struct {
+	Stored         int64 `json:"stored"`
+	Removed        int64 `json:"removed"`
+	Duplicate      int64 `json:"duplicate"`
+	UnknownRemoved int64 `json:"unknown_removed"`
+	Orphaned       int64 `json:"orphaned"`
+	Conflicting    int64 `json:"conflicting"`
+}
+
+func (c *RouterCounts) add(e indexer.Effect) {
+	c.Stored += int64(e.Stored)
+	c.Removed += int64(e.Removed)
+	c.Duplicate += int64(e.Duplicate)
+	c.UnknownRemoved += int64(e.UnknownRemoved)
+	c.Orphaned += int64(e.Orphaned)
+	c.Conflicting += int64(e.Conflicting)
+}
+
+// Figures are those of the requests of a run or a part of it. Distributions are
+// in ns.
+type Figures struct {
+	Requests  int64            `json:"requests"`
+	Completed int64            `json:"completed"`
+	Refused   int64            `json:"refused"` // by their ranks
+	RefusedBy map[string]int64 `json:"refused_by,omitempty"`
+	Unrouted  int64            `json:"unrouted"` // no rank was found
+
+	PromptTokens int64   `json:"prompt_tokens"` // of completed requests, as all that follows
+	HitTokens    int64   `json:"hit_tokens"`    // from the cache at the first admission
+	HitRatio     float64 `json:"hit_ratio"`
+	OutputTokens int64   `json:"output_tokens"`
+	Preemptions  int64   `json:"preemptions"`
+
+	TTFT  results.Distribution `json:"ttft"`  // from arrival to the first token
+	TPOT  results.Distribution `json:"tpot"`  // of a request with 2 tokens or more: mean time between them
+	Gaps  results.Distribution `json:"itl"`   // between two tokens of an answer, all answers together; quantiles to 1/1024
+	E2E   results.Distribution `json:"e2e"`   // from arrival to the last token
+	Queue results.Distribution `json:"queue"` // from arrival to the first admission
+
+	SpanNanos             int64    `json:"span_ns"` // from the first arrival to the last token
+	RequestsPerSecond     float64  `json:"requests_per_second"`
+	PromptTokensPerSecond float64  `json:"prompt_tokens_per_second"`
+	OutputTokensPerSecond float64  `json:"output_tokens_per_second"`
+	Good                  int64    `json:"-"`
+	Goodput               *Goodput `json:"goodput,omitempty"` // if there is an SLO
+
+	goodTokens int64
+}
+
+// Goodput is what held all limits of the SLO.
+type Goodput struct {
+	Requests              int64   `json:"requests"`
+	Share                 float64 `json:"share"` // of all requests, refused ones too
+	RequestsPerSecond     float64 `json:"requests_per_second"`
+	OutputTokensPerSecond float64 `json:"output_tokens_per_second"`
+}
+
+// Imbalance is how unevenly tokens are computed by the ranks.
+type Imbalance struct {
+	WindowNanos      int64   `json:"window_ns"`
+	Variation        float64 `json:"variation"`     // coefficient of variation within a window, mean weighted by its tokens
+	MaxOverMean      float64 `json:"max_over_mean"` // the same for the most by the mean
+	TotalVariation   float64 `json:"total_variation"`
+	TotalMaxOverMean float64 `json:"total_max_over_mean"`
+}
+
+// Bound is the hits of a cache without engines or time: all requests one after the
+// other, in the order of arrival, each with its answer.
+type Bound struct {
+	Name         string  `json:"name"`
+	Blocks       int     `json:"blocks"` // 0: no bound
+	PromptTokens int64   `json:"prompt_tokens"`
+	HitTokens    int64   `json:"hit_tokens"`
+	HitRatio     float64 `json:"hit_ratio"`
+}
+
+func newResult(cfg *Config) *Result {
+	e := &cfg.Engine
+	r := &Result{
+		Schema: ResultV1,
+		Trace: TraceInfo{
+			Name: cfg.Source.Name, SHA256: cfg.Source.SHA256,
+			Requests: cfg.Trace.Len(), Sessions: cfg.Trace.Sessions(), BlockSize: cfg.Trace.BlockSize,
+		},
+		Options: Options{
+			Workers: cfg.Workers, Routers: cfg.Routers, Engine: "vllm",
+			GPUBlocks: e.Blocks, BlockSize: e.BlockSize, MaxBatchedTokens: e.MaxBatchedTokens, MaxSeqs: e.MaxSeqs,
+			MaxModelLen: e.MaxModelLen, ChunkedPrefill: !e.NoChunkedPrefill, FullSequence: !e.FirstChunkOnly, Watermark: e.Watermark,
+			Time: TimeModel{
+				Name: cfg.Time.Name, Formula: cfg.Time.Time.String(), Model: cfg.Time.Model, GPU: cfg.Time.GPU,
+				Source: cfg.Time.Source, Limits: cfg.Time.Limits,
+			},
+			SpeedUps: cfg.SpeedUps, Seeds: cfg.Seeds,
+			EventDelayNanos: int64(cfg.EventDelay), EventLoss: cfg.EventLoss, LoadDelayNanos: int64(cfg.LoadDelay),
+			Concurrency: cfg.Concurrency, WarmUp: cfg.WarmUp,
+			SLOTTFTNanos: int64(cfg.SLO.TTFT), SLOTPOTNanos: int64(cfg.SLO.TPOT), SLOE2ENanos: int64(cfg.SLO.E2E),
+		},
+		Warnings: []string{},
+		Runs:     []RunResult{},
+		Bounds:   []Bound{},
+	}
+	for _, p := range cfg.Policies {
+		r.Options.Policies = append(r.Options.Policies, p.Full)
+	}
+	if cfg.EventDelay == 0 || cfg.LoadDelay == 0 {
+		r.warn("routers hear of ranks without delay (events after %v, ends after %v): policies that rely on it look better than they are", cfg.EventDelay, cfg.LoadDelay)
+	}
+	if cfg.Concurrency > 0 {
+		r.warn("%d sessions are served at any time, whatever the load; times until the first token say little about policies then", cfg.Concurrency)
+	}
+	return r
+}
+
+func (r *Result) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
