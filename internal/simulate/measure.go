@@ -26,10 +26,10 @@ type measure struct {
 
 // tally is what figures are made of.
 type tally struct {
-	figures                        Figures
-	ttft, tpot, e2e, queue, served []int64
-	gaps                           histogram
-	first, end                     int64
+	figures                Figures
+	ttft, tpot, e2e, queue []int64
+	gaps                   histogram
+	first, end             int64
 }
 
 func newMeasure(cfg *Config, requests int) *measure {
