@@ -203,16 +203,14 @@ func (nanTime) String() string               { return "nan" }
 
 // checker is a router with an index of its own that checks what it is told.
 type checker struct {
-	t        *rapid.T
-	ranks    int
-	delay    int64
-	index    indexer.Index
-	writer   indexer.Writer
-	now      int64
-	sent     map[uint64]int // 1 sent, 2 had its first token, 3 finished
-	nextID   []uint64
-	lossy    bool
-	orphaned uint32
+	t      *rapid.T
+	ranks  int
+	index  indexer.Index
+	writer indexer.Writer
+	now    int64
+	sent   map[uint64]int // 1 sent, 2 had its first token, 3 finished
+	nextID []uint64
+	lossy  bool
 }
 
 func newChecker(t *rapid.T, ranks int, lossy bool) *checker {

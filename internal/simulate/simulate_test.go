@@ -1,0 +1,402 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kvbench/kvbench/internal/invariants"
+	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/mocker/steptime"
+	"github.com/kvbench/kvbench/mocker/vllm"
+	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/trace"
+)
+
+func parse(t *testing.T, texts ...string) []*catalogue.Policy {
+	t.Helper()
+	var out []*catalogue.Policy
+	for _, text := range texts {
+		p, err := catalogue.Parse(text, catalogue.Standard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// config is a small fleet that is busy and evicts.
+func config(t *testing.T, tr *trace.Trace, texts ...string) Config {
+	t.Helper()
+	e := vllm.Default()
+	e.Blocks, e.BlockSize = 2000, 64
+	preset, err := steptime.Find("llama-3.1-8b/h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Trace: tr, Source: trace.Source{Name: "test"}, Policies: parse(t, texts...), Workers: 4, Engine: e, Time: preset,
+		SpeedUps: []float64{1}, Seeds: []uint64{42}, EventDelay: 5 * time.Millisecond, LoadDelay: 5 * time.Millisecond,
+		Routers: 1, Window: time.Minute, Oracle: true, Bounds: true,
+	}
+}
+
+// agentic is sessions whose turns extend each other.
+func agentic(t *testing.T, requests int) *trace.Trace {
+	t.Helper()
+	p := trace.AgenticParams()
+	p.Requests = requests
+	tr, err := trace.Generate(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func run(t *testing.T, cfg Config) *Result {
+	t.Helper()
+	res, err := Run(context.Background(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func (r *Result) of(t *testing.T, policy string) *RunResult {
+	t.Helper()
+	i := slices.IndexFunc(r.Runs, func(r RunResult) bool { return r.Policy == policy })
+	if i < 0 {
+		t.Fatalf("no run of %s", policy)
+	}
+	return &r.Runs[i]
+}
+
+// TestSameBytes: however many runs go side by side, the result is the same, and
+// another seed gives another one.
+func TestSameBytes(t *testing.T) {
+	cfg := config(t, agentic(t, 400), "round-robin", "random", "power-of-two", "kv:temperature=0.5", "session")
+	cfg.SpeedUps, cfg.Seeds, cfg.EventLoss, cfg.Routers, cfg.WarmUp = []float64{1, 3}, []uint64{1, 2}, 0.01, 2, 0.25
+	cfg.SLO = SLO{TTFT: time.Second}
+	var first []byte
+	for _, parallel := range []int{1, 3, 3} {
+		cfg.Parallel = parallel
+		text, err := json.Marshal(run(t, cfg))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = text
+		} else if !bytes.Equal(first, text) {
+			t.Errorf("%d side by side give another result", parallel)
+		}
+	}
+	res := run(t, cfg)
+	if n := len(res.Runs); n != 24 {
+		t.Fatalf("%d runs", n)
+	}
+	a, b := res.Runs[1], res.Runs[7] // random, of both seeds
+	if a.Policy != "random" || b.Policy != "random" || a.Seed == b.Seed || a.SpeedUp != b.SpeedUp || a.Whole.HitTokens == b.Whole.HitTokens {
+		t.Errorf("two seeds of one policy: %s %d %d, %s %d %d", a.Policy, a.Seed, a.Whole.HitTokens, b.Policy, b.Seed, b.Whole.HitTokens)
+	}
+	for i := range res.Runs {
+		if r := &res.Runs[i]; r.EventsLost == 0 || r.Steady == nil || r.Steady.Requests != 300 || r.Whole.Requests != 400 || r.Whole.Goodput == nil {
+			t.Errorf("run %d: %+v", i, r)
+		}
+	}
+}
+
+// TestOneBigRank: with one rank whose cache never fills, policies do not differ,
+// and hit what a cache without engines does.
+func TestOneBigRank(t *testing.T) {
+	p := trace.ConversationParams()
+	p.Requests = 300
+	tr, err := trace.Generate(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Far apart, so that requests do not compute the same side by side.
+	if tr, err = tr.SpeedUp(0.001); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, tr, "round-robin", "least-loaded", "longest-prefix", "kv", "random", "ttft")
+	cfg.Workers, cfg.Engine.Blocks = 1, 1<<20
+	res := run(t, cfg)
+	want := res.Bounds[1]
+	if want.HitTokens == 0 || res.Bounds[0].HitTokens != want.HitTokens {
+		t.Fatalf("%+v", res.Bounds)
+	}
+	for i := range res.Runs {
+		if f := &res.Runs[i].Whole; f.HitTokens != want.HitTokens || f.PromptTokens != want.PromptTokens || f.Completed != 300 {
+			t.Errorf("%s hits %d of %d tokens, the cache %d of %d", res.Runs[i].Policy, f.HitTokens, f.PromptTokens, want.HitTokens, want.PromptTokens)
+		}
+	}
+}
+
+// TestOrderings: what must come out whatever the numbers.
+func TestOrderings(t *testing.T) {
+	tr := agentic(t, 1500)
+	hit := map[int]float64{}
+	for _, workers := range []int{1, 2, 4, 8} {
+		cfg := config(t, tr, "round-robin", "kv")
+		cfg.Workers, cfg.Engine.Blocks = workers, 16000/workers
+		res := run(t, cfg)
+		hit[workers] = res.of(t, "round-robin").Whole.HitRatio
+		kv, oracle := res.of(t, "kv").Whole.HitRatio, res.of(t, oracleName).Whole.HitRatio
+		if workers > 1 && (kv <= hit[workers] || oracle <= hit[workers]) {
+			t.Errorf("%d ranks: round robin hits %g, kv %g, the oracle %g", workers, hit[workers], kv, oracle)
+		}
+		if b := res.Bounds; kv > b[1].HitRatio || b[0].HitRatio > b[1].HitRatio {
+			t.Errorf("%d ranks: kv hits %g, %+v", workers, kv, b)
+		}
+	}
+	if !(hit[1] > hit[2] && hit[2] > hit[4] && hit[4] > hit[8]) {
+		t.Errorf("round robin hits %v by ranks; more ranks must hit less", hit)
+	}
+}
+
+// TestLongestPrefixCollapses: if all prompts begin alike and the first one comes
+// alone, the rank that got it gets all others. If they come together, ranks get
+// them before anyone holds anything, and it does not.
+func TestLongestPrefixCollapses(t *testing.T) {
+	for _, c := range []struct {
+		alone    bool
+		unevenly bool
+	}{{true, true}, {false, false}} {
+		var rows []trace.Request
+		for i := range 64 {
+			at := float64(i/8) * 500
+			if i > 0 && c.alone {
+				at += 5000
+			}
+			rows = append(rows, trace.Request{Timestamp: at, InputLength: 4096, OutputLength: 20,
+				HashIDs: []uint64{0, uint64(8 * i), uint64(8*i + 1), uint64(8*i + 2), uint64(8*i + 3), uint64(8*i + 4), uint64(8*i + 5), uint64(8*i + 6)}})
+		}
+		tr, err := trace.New(512, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := config(t, tr, "longest-prefix")
+		got := run(t, cfg).of(t, "longest-prefix").Imbalance.TotalMaxOverMean
+		if c.unevenly != (got > 3.99) {
+			t.Errorf("the first alone %v: the busiest of 4 ranks computes %g times the mean", c.alone, got)
+		}
+	}
+}
+
+// TestStaleness: the later a router hears of ranks, the less a policy that
+// relies on it is worth.
+func TestStaleness(t *testing.T) {
+	hits := func(delay time.Duration) float64 {
+		cfg := config(t, agentic(t, 1000), "kv")
+		cfg.SpeedUps, cfg.EventDelay, cfg.LoadDelay = []float64{4}, delay, delay
+		return run(t, cfg).of(t, "kv").Whole.HitRatio
+	}
+	if now, late := hits(0), hits(time.Hour); now <= late*1.05 {
+		t.Errorf("hits %g without delay, %g an hour late", now, late)
+	}
+}
+
+// TestSanity compares with a table that was made with another, simpler simulator:
+// prompts only, the polynomial time model, a cache view without delay. The hit
+// ratios of policies that do not look at caches must be near; those of policies
+// that do depend on the policy and must lie between.
+func TestSanity(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("nothing here is concurrent, and checks make it long")
+	}
+	path, err := filepath.Abs("../../../shared/traces/mooncake/conversation_trace.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("the public conversation trace is not here: ", err)
+	}
+	tr, _, err := trace.Load(context.Background(), path, trace.ReaderOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		workers, blocks   int
+		blind, cost, ttft float64 // hit ratio round robin; of least cost; its mean TTFT in ms
+	}{{4, 2048, .082, .160, math.NaN()}, {8, 2048, .082, .243, 214}, {8, 8192, .127, .337, math.NaN()}} {
+		cfg := config(t, tr, "round-robin")
+		cfg.Workers, cfg.Engine.Blocks, cfg.Engine.BlockSize, cfg.Bounds = c.workers, c.blocks, 512, false
+		cfg.EventDelay, cfg.LoadDelay = 0, 0
+		if cfg.Time, err = steptime.Find("polynomial"); err != nil {
+			t.Fatal(err)
+		}
+		res := run(t, cfg)
+		blind, oracle := res.of(t, "round-robin").Whole, res.of(t, oracleName).Whole
+		if math.Abs(blind.HitRatio-c.blind) > 0.005 || math.Abs(oracle.HitRatio-c.cost) > 0.02 {
+			t.Errorf("%d ranks of %d blocks: round robin hits %.4f, table %g; the oracle %.4f, table %g", c.workers, c.blocks, blind.HitRatio, c.blind, oracle.HitRatio, c.cost)
+		}
+		if ms := oracle.TTFT.Mean / 1e6; !math.IsNaN(c.ttft) && math.Abs(ms-c.ttft) > 0.2*c.ttft {
+			t.Errorf("the oracle's mean TTFT is %.0f ms, table %g", ms, c.ttft)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cfg := config(t, agentic(t, 300), "round-robin", "random", "kv")
+	cfg.Parallel = 1
+	res, err := Run(ctx, cfg, func(done, _ int) {
+		if done == 2 {
+			cancel(stop)
+		}
+	})
+	if !errors.Is(err, stop) || res == nil || !res.Partial || len(res.Warnings) == 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"no requests":          func(c *Config) { c.Trace = new(trace.Trace) },
+		"no policy":            func(c *Config) { c.Policies, c.Oracle = nil, false },
+		"0 workers":            func(c *Config) { c.Workers = 0 },
+		"0 routers":            func(c *Config) { c.Routers = 0 },
+		"no speed-up":          func(c *Config) { c.SpeedUps = nil },
+		"speed-up of NaN":      func(c *Config) { c.SpeedUps = []float64{math.NaN()} },
+		"speed-up 2 is given":  func(c *Config) { c.SpeedUps = []float64{2, 2} },
+		"warm-up share of 1":   func(c *Config) { c.WarmUp = 1 },
+		"round-robin is given": func(c *Config) { c.Policies = append(c.Policies, c.Policies[0]) },
+		"window of -1":         func(c *Config) { c.Window = -1 },
+		"a pool of 0 blocks":   func(c *Config) { c.Engine.Blocks = 0 },
+		"a pass takes 1": func(c *Config) {
+			c.Time = steptime.Preset{Name: "x", Time: steptime.Scaled{Model: steptime.Polynomial{}, By: math.Inf(1)}}
+		},
+		"speed-ups with a concur": func(c *Config) { c.SpeedUps, c.Concurrency = []float64{1, 2}, 3 },
+	} {
+		cfg := config(t, agentic(t, 20), "round-robin")
+		change(&cfg)
+		if _, err := Run(context.Background(), cfg, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestRefusals: what cannot be served is counted with its reason.
+func TestRefusals(t *testing.T) {
+	rows := []trace.Request{
+		{Timestamp: 0, InputLength: 512, OutputLength: 3, HashIDs: []uint64{1}},
+		{Timestamp: 1, InputLength: 0, OutputLength: 3},
+		{Timestamp: 2, InputLength: 1536, OutputLength: 3, HashIDs: []uint64{1, 2, 3}},
+		{Timestamp: 3, InputLength: 1024, OutputLength: 5, HashIDs: []uint64{1, 2}},
+		{Timestamp: 4, InputLength: 512, OutputLength: 0, HashIDs: []uint64{1}},
+	}
+	tr, err := trace.New(512, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, tr, "round-robin")
+	cfg.Engine.Blocks = 16
+	f := run(t, cfg).of(t, "round-robin").Whole
+	if f.Requests != 5 || f.Completed != 2 || f.Refused != 3 || f.OutputTokens != 3 ||
+		f.RefusedBy["empty-prompt"] != 1 || f.RefusedBy["prompt-exceeds-pool"] != 1 || f.RefusedBy["answer-exceeds-pool"] != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestHistogram compares with all values kept.
+func TestHistogram(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Int64Range(0, math.MaxInt64/2), 1, 50).Draw(t, "values")
+		for i := range values {
+			values[i] >>= rapid.IntRange(0, 62).Draw(t, "shift")
+		}
+		var h histogram
+		for _, v := range values {
+			h.add(v)
+			if c := class(v); least(c) > v || least(c+1) <= v || v >= 2048 && float64(least(c+1)-least(c)) > float64(v)/1024 || v < 2048 && least(c) != v {
+				t.Fatalf("%d is in class %d, from %d to %d", v, c, least(c), least(c+1))
+			}
+		}
+		slices.Sort(values)
+		d := h.summary()
+		n := len(values)
+		for _, q := range []struct {
+			have int64
+			k    int
+		}{{d.P50, 500}, {d.P90, 900}, {d.P99, 990}, {d.P999, 999}} {
+			want := values[(n*q.k+999)/1000-1]
+			if q.have < want || float64(q.have) > float64(want)*(1+1.0/1024)+1 {
+				t.Fatalf("quantile %d of %v is %d, want %d", q.k, values, q.have, want)
+			}
+		}
+		if d.N != int64(n) || d.Max != values[n-1] {
+			t.Fatalf("%+v of %v", d, values)
+		}
+	})
+}
+
+func TestParseSLO(t *testing.T) {
+	s, err := ParseSLO("ttft=2s, tpot=50ms,e2e=1m")
+	if want := (SLO{2 * time.Second, 50 * time.Millisecond, time.Minute}); err != nil || s != want {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, text := range []string{"ttft", "ttft=", "ttft=0", "ttft=-1s", "ttft=1", "itl=1s", "ttft=1s,ttft=2s", ","} {
+		if s, err := ParseSLO(text); err == nil || s != (SLO{}) {
+			t.Errorf("%q is %+v, %v", text, s, err)
+		}
+	}
+}
+
+func FuzzParseSLO(f *testing.F) {
+	f.Add("ttft=2s,tpot=50ms")
+	f.Fuzz(func(t *testing.T, text string) {
+		if s, err := ParseSLO(text); err == nil && (s.TTFT < 0 || s.TPOT < 0 || s.E2E < 0 || text != "" && s == SLO{}) {
+			t.Errorf("%q is %+v", text, s)
+		}
+	})
+}
+
+// TestBoundIsACache: the bound with blocks of the trace's size and prompts only
+// is what mocker.ReplayCache counts, less last tokens.
+func TestBoundIsACache(t *testing.T) {
+	var rows []trace.Request
+	for i := range 200 {
+		ids := []uint64{uint64(i % 3), uint64(10 + i%17), uint64(100 + i%41)}
+		rows = append(rows, trace.Request{Timestamp: float64(i), InputLength: 511 + 2*512, OutputLength: 1, HashIDs: ids})
+	}
+	tr, err := trace.New(512, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, tr, "round-robin")
+	cfg.Engine.BlockSize, cfg.Engine.Blocks = 512, 12
+	b, err := (&boundJob{"", 12}).run(context.Background(), &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One block of the pool is the partial one's.
+	if hits, _ := mocker.ReplayCache(tr, 11, true); b.HitTokens != 512*hits || hits == 0 {
+		t.Errorf("%d tokens hit, a bare cache has %d blocks", b.HitTokens, hits)
+	}
+}
+
+func TestWriteText(t *testing.T) {
+	cfg := config(t, agentic(t, 100), "round-robin", "kv")
+	cfg.WarmUp, cfg.SLO, cfg.EventDelay = 0.5, SLO{TTFT: time.Second}, 0
+	var b strings.Builder
+	if err := run(t, cfg).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"round-robin", "(oracle)", "good %", "first 50% of the requests left out", "warning: routers hear", "unbounded cache", "measured"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}
