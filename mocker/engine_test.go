@@ -348,11 +348,11 @@ func TestConservation(t *testing.T) {
 		if f := e.scheduler.(*firstCome); e.pool.Active() != 0 || len(f.waiting) != 0 || len(f.running) != 0 {
 			rt.Fatalf("at the end %d blocks are active, %d requests wait, %d run", e.pool.Active(), len(f.waiting), len(f.running))
 		}
-		for h := range e.pool.primary {
-			if !s.live[h] {
+		e.pool.primary.all(func(c int32) {
+			if !s.live[e.pool.copies[c].hash] {
 				rt.Fatalf("the pool has a block that the events do not")
 			}
-		}
+		})
 		if len(s.live) != e.pool.Cached() || s.stored != e.sum.StoredBlocks || s.gone != e.sum.RemovedBlocks || s.stored-s.gone != int64(len(s.live)) {
 			rt.Fatalf("events leave %d blocks (%d - %d), the pool has %d, the summary says %+v", len(s.live), s.stored, s.gone, e.pool.Cached(), e.sum)
 		}

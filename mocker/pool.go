@@ -24,17 +24,18 @@ type Pool struct {
 	used     int // copies that are not free
 	inactive int
 	copies   []copyState
-	free     int32                          // first free copy, linked by next
-	oldest   int32                          // head of the inactive list
-	newest   int32                          // its tail
-	primary  map[indexer.SequenceHash]int32 // the copy that lookups find
-	found    []int32                        // scratch of Reserve
+	free     int32   // first free copy, linked by next
+	oldest   int32   // head of the inactive list
+	newest   int32   // its tail
+	primary  names   // the copies that lookups find
+	found    []int32 // scratch of Reserve
 }
 
 type copyState struct {
 	hash   indexer.SequenceHash
 	refs   int32 // requests that hold it
 	cached bool
+	later  bool  // cached, and an older copy has the same hash
 	next   int32 // in the inactive or the free list
 	prev   int32 // in the inactive list
 	other  int32 // next younger copy of the same hash
@@ -43,7 +44,7 @@ type copyState struct {
 // NewPool returns an empty pool of capacity blocks. Memory grows with what is in
 // it.
 func NewPool(capacity int) *Pool {
-	return &Pool{capacity: capacity, free: none, oldest: none, newest: none, primary: map[indexer.SequenceHash]int32{}}
+	return &Pool{capacity: capacity, free: none, oldest: none, newest: none}
 }
 
 // Active returns the number of copies that requests hold, private ones included.
@@ -57,12 +58,12 @@ func (p *Pool) Used() int { return p.used }
 func (p *Pool) Capacity() int { return p.capacity }
 
 // Cached returns the number of different hashes in the pool.
-func (p *Pool) Cached() int { return len(p.primary) }
+func (p *Pool) Cached() int { return p.primary.len() }
 
 // Lookup returns how many leading hashes are in the pool.
 func (p *Pool) Lookup(hashes []indexer.SequenceHash) int {
 	for i, h := range hashes {
-		if _, ok := p.primary[h]; !ok {
+		if p.primary.find(h, p.copies) == none {
 			return i
 		}
 	}
@@ -77,7 +78,7 @@ func (p *Pool) Lookup(hashes []indexer.SequenceHash) int {
 func (p *Pool) Reserve(hits []indexer.SequenceHash, fresh int, held []int32, evicted []indexer.SequenceHash) (_ []int32, _ []indexer.SequenceHash, ok bool) {
 	p.found = p.found[:0]
 	for _, h := range hits {
-		p.found = append(p.found, p.primary[h])
+		p.found = append(p.found, p.primary.find(h, p.copies))
 	}
 	return p.Hold(p.found, fresh, held, evicted)
 }
@@ -86,8 +87,8 @@ func (p *Pool) Reserve(hits []indexer.SequenceHash, fresh int, held []int32, evi
 // in the pool. active is how many of them requests hold.
 func (p *Pool) Match(hashes []indexer.SequenceHash, copies []int32) (_ []int32, active int) {
 	for _, h := range hashes {
-		c, ok := p.primary[h]
-		if !ok {
+		c := p.primary.find(h, p.copies)
+		if c == none {
 			break
 		}
 		if p.copies[c].refs > 0 {
@@ -131,15 +132,15 @@ func (p *Pool) Hold(copies []int32, fresh int, held []int32, evicted []indexer.S
 // hash is new in the pool; if not, the copy waits behind the older ones.
 func (p *Pool) Commit(c int32, hash indexer.SequenceHash) bool {
 	p.copies[c].cached, p.copies[c].hash, p.copies[c].other = true, hash, none
-	at, found := p.primary[hash]
-	if !found {
-		p.primary[hash] = c
+	at := p.primary.find(hash, p.copies)
+	if at == none {
+		p.primary.insert(c, p.copies)
 		return true
 	}
 	for p.copies[at].other != none {
 		at = p.copies[at].other
 	}
-	p.copies[at].other = c
+	p.copies[at].other, p.copies[c].later = c, true
 	return false
 }
 
@@ -184,15 +185,17 @@ func (p *Pool) evict(evicted []indexer.SequenceHash) []indexer.SequenceHash {
 	c := p.oldest
 	s := p.copies[c]
 	p.unlink(c)
-	if first := p.primary[s.hash]; first != c {
+	if s.later {
+		first := p.primary.find(s.hash, p.copies)
 		for p.copies[first].other != c {
 			first = p.copies[first].other
 		}
 		p.copies[first].other = s.other
 	} else if s.other != none {
-		p.primary[s.hash] = s.other
+		p.primary.replace(c, s.other, p.copies)
+		p.copies[s.other].later = false
 	} else {
-		delete(p.primary, s.hash)
+		p.primary.remove(c, p.copies)
 		evicted = append(evicted, s.hash)
 	}
 	p.giveBack(c)
@@ -242,13 +245,21 @@ func (p *Pool) Check() error {
 		inactive++
 	}
 	chained := 0
-	for hash, c := range p.primary {
-		for ; c != none && chained <= len(p.copies); c = p.copies[c].other {
-			if !p.copies[c].cached || p.copies[c].hash != hash {
-				return fmt.Errorf("mocker: copy %d is %+v and is found under %d", c, p.copies[c], hash)
+	var lost error
+	p.primary.all(func(first int32) {
+		hash := p.copies[first].hash
+		if p.primary.find(hash, p.copies) != first {
+			lost = fmt.Errorf("mocker: copy %d is %+v and is not found", first, p.copies[first])
+		}
+		for c := first; c != none && chained <= len(p.copies); c = p.copies[c].other {
+			if s := &p.copies[c]; !s.cached || s.hash != hash || s.later != (c != first) {
+				lost = fmt.Errorf("mocker: copy %d is %+v and is found under %d", c, p.copies[c], hash)
 			}
 			chained++
 		}
+	})
+	if lost != nil {
+		return lost
 	}
 	active, cached := 0, 0
 	for i := range p.copies {

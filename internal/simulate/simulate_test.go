@@ -23,7 +23,7 @@ import (
 	"github.com/kvbench/kvbench/trace"
 )
 
-func parse(t *testing.T, texts ...string) []*catalogue.Policy {
+func parse(t testing.TB, texts ...string) []*catalogue.Policy {
 	t.Helper()
 	var out []*catalogue.Policy
 	for _, text := range texts {
@@ -37,7 +37,7 @@ func parse(t *testing.T, texts ...string) []*catalogue.Policy {
 }
 
 // config is a small fleet that is busy and evicts.
-func config(t *testing.T, tr *trace.Trace, texts ...string) Config {
+func config(t testing.TB, tr *trace.Trace, texts ...string) Config {
 	t.Helper()
 	e := vllm.Default()
 	e.Blocks, e.BlockSize = 2000, 64
@@ -64,7 +64,7 @@ func agentic(t *testing.T, requests int) *trace.Trace {
 	return tr
 }
 
-func run(t *testing.T, cfg Config) *Result {
+func run(t testing.TB, cfg Config) *Result {
 	t.Helper()
 	res, err := Run(context.Background(), cfg, nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *Result) of(t *testing.T, policy string) *RunResult {
 // TestSameBytes: however many runs go side by side, the result is the same, and
 // another seed gives another one.
 func TestSameBytes(t *testing.T) {
-	cfg := config(t, agentic(t, 400), "round-robin", "random", "power-of-two", "kv:temperature=0.5", "session")
+	cfg := config(t, agentic(t, 120), "round-robin", "random", "power-of-two", "kv:temperature=0.5", "session")
 	cfg.SpeedUps, cfg.Seeds, cfg.EventLoss, cfg.Routers, cfg.WarmUp = []float64{1, 3}, []uint64{1, 2}, 0.01, 2, 0.25
 	cfg.SLO = SLO{TTFT: time.Second}
 	var first []byte
@@ -110,7 +110,7 @@ func TestSameBytes(t *testing.T) {
 		t.Errorf("two seeds of one policy: %s %d %d, %s %d %d", a.Policy, a.Seed, a.Whole.HitTokens, b.Policy, b.Seed, b.Whole.HitTokens)
 	}
 	for i := range res.Runs {
-		if r := &res.Runs[i]; r.EventsLost == 0 || r.Steady == nil || r.Steady.Requests != 300 || r.Whole.Requests != 400 || r.Whole.Goodput == nil {
+		if r := &res.Runs[i]; r.EventsLost == 0 || r.Steady == nil || r.Steady.Requests != 90 || r.Whole.Requests != 120 || r.Whole.Goodput == nil {
 			t.Errorf("run %d: %+v", i, r)
 		}
 	}
@@ -145,7 +145,7 @@ func TestOneBigRank(t *testing.T) {
 
 // TestOrderings: what must come out whatever the numbers.
 func TestOrderings(t *testing.T) {
-	tr := agentic(t, 1500)
+	tr := agentic(t, 1000)
 	hit := map[int]float64{}
 	for _, workers := range []int{1, 2, 4, 8} {
 		cfg := config(t, tr, "round-robin", "kv")
