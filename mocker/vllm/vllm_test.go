@@ -231,7 +231,7 @@ func property(totals *enginetest.Totals) func(*rapid.T) {
 			Watermark:        rapid.SampledFrom([]float64{0, 0.1, 0.5, 1}).Draw(t, "watermark"),
 			Time:             steptime.Linear{Base: 1e5, PerToken: 1e4, PerPair: 10, PerContext: 10},
 		}
-		enginetest.Drive(t, cfg.BlockSize, func(l engine.Listener) (enginetest.Engine, error) { return New(cfg, l) }, totals)
+		enginetest.Drive(t, cfg.BlockSize, false, func(l engine.Listener) (enginetest.Engine, error) { return New(cfg, l) }, totals)
 	}
 }
 
