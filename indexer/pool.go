@@ -100,8 +100,8 @@ type Pool struct {
 // readers once it has a counter, which its thread gave it on taking it over.
 type slotInfo struct {
 	thread     int
-	generation uint16 // of the rank: how often the slot was given out before
-	counter    *counter
+	generation uint16    // of the rank: how often the slot was given out before
+	cells      []counter // its counter and what follows it in memory, nil: none
 }
 
 // homesKept bounds how many ranks the pool remembers the thread of.
@@ -126,7 +126,7 @@ type placement struct {
 	rank       Rank
 	slot       Slot
 	generation uint16
-	counter    *counter // set by the thread
+	cells      []counter // its counter, set by the thread
 }
 
 // NewPool starts the event threads. Close ends them.
@@ -211,7 +211,7 @@ func (p *Pool) Register(ctx context.Context, ranks []Rank) ([]Slot, error) {
 	err = p.onThreads(ctx, false, fresh, func(th *eventThread) {
 		batch := byThread[th.number]
 		for i := range batch {
-			batch[i].counter = th.attach(batch[i].slot, batch[i].generation)
+			batch[i].cells = th.attach(batch[i].slot, batch[i].generation)
 		}
 	})
 	p.mu.Lock()
@@ -222,7 +222,7 @@ func (p *Pool) Register(ctx context.Context, ranks []Rank) ([]Slot, error) {
 	}
 	for thread, batch := range byThread {
 		for _, b := range batch {
-			p.slots[b.slot].counter = b.counter
+			p.slots[b.slot].cells = b.cells
 			p.owners[b.slot].Store(uint32(makeOwner(thread, b.generation)))
 		}
 	}
@@ -343,20 +343,14 @@ func (p *Pool) publish() {
 	if !p.tracking {
 		return
 	}
-	t := &ResidentTable{
-		counters: make([]*counter, len(p.slots)),
-		slots:    maps.Clone(p.ranks),
-	}
-	byThread := make([][]*counter, len(p.threads))
+	cells := make([][]counter, len(p.slots))
 	for i := range p.slots {
-		s := &p.slots[i]
-		if s.counter == nil || p.threads[s.thread].dead.Load() {
-			continue
+		if s := &p.slots[i]; !p.threads[s.thread].dead.Load() {
+			cells[i] = s.cells
 		}
-		t.counters[i] = s.counter
-		byThread[s.thread] = append(byThread[s.thread], s.counter)
 	}
-	t.live = slices.Concat(byThread...)
+	thread := func(slot int) int { return p.slots[slot].thread }
+	t := newResidentTable(cells, thread, len(p.threads), p.cfg.Layout, maps.Clone(p.ranks))
 	p.residents.Store(t)
 }
 
@@ -400,7 +394,7 @@ func (p *Pool) strike(ranks []Rank) (byThread [][]Slot, err error) {
 		}
 		delete(p.ranks, rank)
 		s := &p.slots[slot]
-		s.counter = nil
+		s.cells = nil
 		p.load[s.thread]--
 		p.owners[slot].Store(0)
 		byThread[s.thread] = append(byThread[s.thread], slot)

@@ -307,13 +307,13 @@ func (th *eventThread) reached(after []uint64) bool {
 }
 
 // attach takes a slot over and returns its new counter.
-func (th *eventThread) attach(slot Slot, generation uint16) *counter {
+func (th *eventThread) attach(slot Slot, generation uint16) []counter {
 	for int(slot) >= len(th.local) {
 		th.local = append(th.local, -1)
 	}
 	th.writer.Attach(slot)
 	c := th.counters.next()
-	rank := threadRank{slot: slot, generation: generation, counter: c}
+	rank := threadRank{slot: slot, generation: generation, counter: &c[0]}
 	if n := len(th.freeRank); n > 0 {
 		th.local[slot], th.freeRank = th.freeRank[n-1], th.freeRank[:n-1]
 		th.ranks[th.local[slot]] = rank

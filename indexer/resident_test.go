@@ -176,7 +176,7 @@ func TestCounterLines(t *testing.T) {
 	owner := map[uintptr]int{}
 	for i := range 1000 {
 		which := i % 2
-		l := line(sources[which].next())
+		l := line(&sources[which].next()[0])
 		if by, ok := owner[l]; ok && by != which {
 			t.Fatal("counters of two threads share a line")
 		}
@@ -188,7 +188,7 @@ func TestCounterLines(t *testing.T) {
 	padded := &counterSource{layout: Padded}
 	seen := map[uintptr]bool{}
 	for range 100 {
-		l := line(padded.next())
+		l := line(&padded.next()[0])
 		if seen[l] {
 			t.Fatal("two padded counters share a line")
 		}
@@ -483,3 +483,128 @@ func TestTooManyBlocksForACounter(t *testing.T) {
 type hugeSource struct{}
 
 func (hugeSource) Event(_ uint32, ev *Event) { *ev = Event{ID: 1 << 32, Kind: Stored} }
+
+// TestReadEqualsCounts gives slots to threads and takes them away in every order,
+// so that runs of all kinds come about.
+func TestReadEqualsCounts(t *testing.T) {
+	for _, layout := range []CounterLayout{Packed, Padded} {
+		for seed := range uint64(200) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			threads := 1 + rng.IntN(8)
+			sources := make([]counterSource, threads)
+			for i := range sources {
+				sources[i].layout = layout
+			}
+			cells := make([][]counter, rng.IntN(600))
+			owner := make([]int, len(cells))
+			for i := range cells {
+				owner[i] = i % threads
+				if seed%3 == 0 {
+					owner[i] = i * threads / len(cells)
+				}
+				if seed%3 == 2 {
+					owner[i] = rng.IntN(threads)
+				}
+				cells[i] = sources[owner[i]].next()
+			}
+			for range rng.IntN(50) {
+				if len(cells) == 0 {
+					break
+				}
+				i := rng.IntN(len(cells))
+				cells[i] = nil
+				if rng.IntN(2) == 0 {
+					owner[i] = rng.IntN(threads)
+					cells[i] = sources[owner[i]].next()
+				}
+			}
+			for i, c := range cells {
+				if c != nil {
+					c[0].Store(makeCount(i*7, i, i%2 == 0))
+				}
+			}
+			table := newResidentTable(cells, func(slot int) int { return owner[slot] }, threads, layout, nil)
+			out := make([]uint32, len(cells)+rng.IntN(3))
+			absent, sum := table.Read(out), uint64(0)
+			for slot, got := range out {
+				want, ok := table.Count(Slot(slot))
+				if !ok {
+					absent--
+					want = AbsentCount
+				} else if sum += want; want != uint64(slot*7) {
+					t.Fatalf("slot %d has %d, want %d", slot, want, slot*7)
+				}
+				if uint64(got) != want {
+					t.Fatalf("%v, seed %d: slot %d of %d: read %d, count %d", layout, seed, slot, len(cells), got, want)
+				}
+			}
+			if absent != 0 {
+				t.Errorf("%v, seed %d: the number of absent ones is off by %d", layout, seed, absent)
+			}
+			if got, _ := table.Sum(); got != sum {
+				t.Errorf("%v, seed %d: sum %d, want %d", layout, seed, got, sum)
+			}
+		}
+	}
+}
+
+// TestReadMeetsNewRanks reads while ranks come, their counts rise, and ranks go.
+func TestReadMeetsNewRanks(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, Threads: 3, QueueCapacity: 64})
+	ctx := testContext(t)
+	if err := p.TrackResidentBlocks(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var out []uint32
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			table := p.Residents()
+			out = slices.Grow(out[:0], table.Len())[:table.Len()]
+			if absent := table.Read(out); absent != table.Len()-table.Ranks() {
+				t.Errorf("%d of %d absent, %d ranks", absent, table.Len(), table.Ranks())
+				return
+			}
+			for slot, n := range out {
+				if n != AbsentCount && n > 20 {
+					t.Errorf("slot %d has %d", slot, n)
+					return
+				}
+			}
+		}
+	})
+	all := ranks(60)
+	for i, rank := range all {
+		slot := mustRegister(t, p, []Rank{rank})[0]
+		for id := range uint32(20) {
+			if err := p.Producer(0).Push(slot, id); err != nil {
+				t.Error(err)
+			}
+		}
+		p.Producer(0).Publish()
+		if i%3 == 2 {
+			if err := p.Unregister(ctx, all[i-1]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Error(err)
+	}
+	close(stop)
+	wg.Wait()
+	out := make([]uint32, p.Residents().Len())
+	p.Residents().Read(out)
+	for _, rank := range all {
+		want, ok := p.Residents().CountRank(rank)
+		if ok && want != 20 {
+			t.Errorf("rank %v has %d", rank, want)
+		}
+	}
+}
