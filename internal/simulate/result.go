@@ -33,29 +33,25 @@ type TraceInfo struct {
 
 // Options are everything that decides the figures, beside the trace.
 type Options struct {
-	Policies         []string  `json:"policies"` // with every parameter
-	Workers          int       `json:"workers"`
-	Routers          int       `json:"routers"`
-	Engine           string    `json:"engine"`
-	GPUBlocks        int       `json:"gpu_blocks"` // of each rank
-	BlockSize        int       `json:"block_size"`
-	MaxBatchedTokens int       `json:"max_batched_tokens"`
-	MaxSeqs          int       `json:"max_seqs"`
-	MaxModelLen      int       `json:"max_model_len"` // 0: no limit
-	ChunkedPrefill   bool      `json:"chunked_prefill"`
-	FullSequence     bool      `json:"full_sequence_admission"`
-	Watermark        float64   `json:"watermark"`
-	Time             TimeModel `json:"time_model"`
-	SpeedUps         []float64 `json:"speed_ups"`
-	Seeds            []uint64  `json:"seeds"`
-	EventDelayNanos  int64     `json:"event_delay_ns"`
-	EventLoss        float64   `json:"event_loss"`
-	LoadDelayNanos   int64     `json:"load_staleness_ns"`
-	Concurrency      int       `json:"concurrency"` // 0: sessions start at their times
-	WarmUp           float64   `json:"warm_up"`
-	SLOTTFTNanos     int64     `json:"slo_ttft_ns"` // 0: no limit
-	SLOTPOTNanos     int64     `json:"slo_tpot_ns"`
-	SLOE2ENanos      int64     `json:"slo_e2e_ns"`
+	Policies        []string       `json:"policies"` // with every parameter
+	Workers         int            `json:"workers"`
+	Routers         int            `json:"routers"`
+	Engine          string         `json:"engine"`
+	GPUBlocks       int            `json:"gpu_blocks"` // of each rank
+	BlockSize       int            `json:"block_size"`
+	VLLM            *VLLMOptions   `json:"vllm,omitempty"` // of the engine that is used
+	SGLang          *SGLangOptions `json:"sglang,omitempty"`
+	Time            TimeModel      `json:"time_model"`
+	SpeedUps        []float64      `json:"speed_ups"`
+	Seeds           []uint64       `json:"seeds"`
+	EventDelayNanos int64          `json:"event_delay_ns"`
+	EventLoss       float64        `json:"event_loss"`
+	LoadDelayNanos  int64          `json:"load_staleness_ns"`
+	Concurrency     int            `json:"concurrency"` // 0: sessions start at their times
+	WarmUp          float64        `json:"warm_up"`
+	SLOTTFTNanos    int64          `json:"slo_ttft_ns"` // 0: no limit
+	SLOTPOTNanos    int64          `json:"slo_tpot_ns"`
+	SLOE2ENanos     int64          `json:"slo_e2e_ns"`
 }
 
 // TimeModel says how long passes take, and how far that is to be trusted.
@@ -173,7 +169,6 @@ type Bound struct {
 }
 
 func newResult(cfg *Config) *Result {
-	e := &cfg.Engine
 	r := &Result{
 		Schema: ResultV1,
 		Trace: TraceInfo{
@@ -181,9 +176,7 @@ func newResult(cfg *Config) *Result {
 			Requests: cfg.Trace.Len(), Sessions: cfg.Trace.Sessions(), BlockSize: cfg.Trace.BlockSize,
 		},
 		Options: Options{
-			Workers: cfg.Workers, Routers: cfg.Routers, Engine: "vllm",
-			GPUBlocks: e.Blocks, BlockSize: e.BlockSize, MaxBatchedTokens: e.MaxBatchedTokens, MaxSeqs: e.MaxSeqs,
-			MaxModelLen: e.MaxModelLen, ChunkedPrefill: !e.NoChunkedPrefill, FullSequence: !e.FirstChunkOnly, Watermark: e.Watermark,
+			Workers: cfg.Workers, Routers: cfg.Routers,
 			Time: TimeModel{
 				Name: cfg.Time.Name, Formula: cfg.Time.Time.String(), Model: cfg.Time.Model, GPU: cfg.Time.GPU,
 				Source: cfg.Time.Source, Limits: cfg.Time.Limits,
@@ -197,6 +190,7 @@ func newResult(cfg *Config) *Result {
 		Runs:     []RunResult{},
 		Bounds:   []Bound{},
 	}
+	cfg.Engine.record(&r.Options)
 	for _, p := range cfg.Policies {
 		r.Options.Policies = append(r.Options.Policies, p.Full)
 	}

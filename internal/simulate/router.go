@@ -8,7 +8,6 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/runs"
 	"github.com/kvbench/kvbench/mocker/fleet"
-	"github.com/kvbench/kvbench/mocker/vllm"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
 	"github.com/kvbench/kvbench/trace"
@@ -162,7 +161,7 @@ const oracleName = "(oracle)"
 // equal ranks the one with fewer requests is taken, then the lower one. It sees
 // all there is to see now, but plans nothing: a policy can beat it.
 type oracle struct {
-	engines []*vllm.Engine
+	engines []rankEngine
 }
 
 // Route implements fleet.Router.

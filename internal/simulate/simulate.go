@@ -24,7 +24,6 @@ import (
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/mocker/steptime"
-	"github.com/kvbench/kvbench/mocker/vllm"
 	"github.com/kvbench/kvbench/policies/catalogue"
 	"github.com/kvbench/kvbench/trace"
 )
@@ -38,8 +37,8 @@ type Config struct {
 	Policies []*catalogue.Policy
 	// Workers is the number of ranks.
 	Workers int
-	// Engine describes each rank's engine but for its time model.
-	Engine vllm.Config
+	// Engine describes each rank's engine.
+	Engine Engines
 	// Time is how long passes take.
 	Time steptime.Preset
 	// SpeedUps divide the trace's times; every policy runs with each.
@@ -127,7 +126,6 @@ func Run(ctx context.Context, cfg Config, progress Progress) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg.Engine.Time = cfg.Time.Time
 	res := newResult(&cfg)
 	var jobs []job
 	for _, x := range cfg.SpeedUps {
@@ -232,14 +230,17 @@ func (j *job) name() string {
 }
 
 func (j *job) run(ctx context.Context, cfg *Config) (*RunResult, error) {
-	engines := make([]*vllm.Engine, cfg.Workers)
+	engines := make([]rankEngine, cfg.Workers)
 	fc := fleet.Config{
 		BlockSize: cfg.Engine.BlockSize,
 		Ranks:     cfg.Workers,
 		Open: func(rank int, l engine.Listener) (fleet.Engine, error) {
-			e, err := vllm.New(cfg.Engine, l)
+			e, err := cfg.Engine.open(cfg.Time.Time, l)
+			if err != nil {
+				return nil, err
+			}
 			engines[rank] = e
-			return e, err
+			return e, nil
 		},
 		EventDelay:  int64(cfg.EventDelay),
 		LoadDelay:   int64(cfg.LoadDelay),

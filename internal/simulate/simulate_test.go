@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvbench/kvbench/internal/invariants"
 	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/mocker/sglang"
 	"github.com/kvbench/kvbench/mocker/steptime"
 	"github.com/kvbench/kvbench/mocker/vllm"
 	"github.com/kvbench/kvbench/policies/catalogue"
@@ -39,8 +40,7 @@ func parse(t testing.TB, texts ...string) []*catalogue.Policy {
 // config is a small fleet that is busy and evicts.
 func config(t testing.TB, tr *trace.Trace, texts ...string) Config {
 	t.Helper()
-	e := vllm.Default()
-	e.Blocks, e.BlockSize = 2000, 64
+	e := Engines{Kind: VLLM, Blocks: 2000, BlockSize: 64, VLLM: vllm.Default(), SGLang: sglang.Default()}
 	preset, err := steptime.Find("llama-3.1-8b/h100")
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +162,31 @@ func TestOrderings(t *testing.T) {
 	}
 	if !(hit[1] > hit[2] && hit[2] > hit[4] && hit[4] > hit[8]) {
 		t.Errorf("round robin hits %v by ranks; more ranks must hit less", hit)
+	}
+}
+
+// TestSGLang: the other engine gives the same bytes each time, and the same
+// ordering.
+func TestSGLang(t *testing.T) {
+	cfg := config(t, agentic(t, 300), "round-robin", "kv")
+	cfg.Engine.Kind = SGLang
+	var first []byte
+	for parallel := range 2 {
+		cfg.Parallel = parallel + 1
+		res := run(t, cfg)
+		text, err := json.Marshal(res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = text
+		} else if !bytes.Equal(first, text) {
+			t.Error("the second time was different")
+		}
+		rr, kv := res.of(t, "round-robin"), res.of(t, "kv")
+		if rr.Whole.Completed != 300 || kv.Whole.HitRatio <= rr.Whole.HitRatio || kv.Router.Orphaned+kv.Router.UnknownRemoved+kv.Router.Conflicting != 0 || kv.Router.Stored == 0 {
+			t.Errorf("round robin %+v\nkv %+v", rr, kv)
+		}
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kvbench/kvbench/internal/replay/trial"
 	"github.com/kvbench/kvbench/internal/simulate"
+	"github.com/kvbench/kvbench/mocker/sglang"
 	"github.com/kvbench/kvbench/mocker/steptime"
 	"github.com/kvbench/kvbench/mocker/vllm"
 	"github.com/kvbench/kvbench/policies/catalogue"
@@ -24,13 +26,14 @@ type simulateFlags struct {
 	slo      string
 	seed     uint64
 	seeds    int
+	maxSeqs  int
 	noOracle bool
 	noBounds bool
 	json     bool
 }
 
 func (a *app) simulate() *cobra.Command {
-	f := simulateFlags{cfg: simulate.Config{Engine: vllm.Default()}}
+	f := simulateFlags{cfg: simulate.Config{Engine: simulate.Engines{VLLM: vllm.Default(), SGLang: sglang.Default()}}}
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE|NAME",
 		Short: "Compare policies in a closed loop with mock engines, in virtual time",
@@ -54,7 +57,7 @@ A request that no rank can ever hold is refused and counted.`,
 		Args:              exactArgs("TRACE or NAME"),
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.resolve(a.policies); err != nil {
+			if err := f.resolve(cmd.Flags(), a.policies); err != nil {
 				return err
 			}
 			bar := a.progress()
@@ -91,13 +94,18 @@ A request that no rank can ever hold is refused and counted.`,
 	fl.StringArrayVar(&f.policies, "policy", nil, "a policy to compare, see 'kvbench policies list'; may be repeated (default: round-robin, least-loaded and kv)")
 	fl.IntVar(&c.Workers, "workers", 8, "ranks, each with an engine and a cache of its own")
 	fl.IntVar(&e.Blocks, "gpu-blocks", 16384, "blocks that a rank's cache holds")
-	fl.IntVar(&e.BlockSize, "block-size", 64, "tokens of a block of the engine")
-	fl.IntVar(&e.MaxBatchedTokens, "max-batched-tokens", e.MaxBatchedTokens, "tokens that an engine computes in a pass at most")
-	fl.IntVar(&e.MaxSeqs, "max-num-seqs", e.MaxSeqs, "requests that an engine runs at a time at most")
-	fl.IntVar(&e.MaxModelLen, "max-model-len", 0, "longest prompt with its answer; 0: as the pool allows")
-	fl.BoolVar(&e.NoChunkedPrefill, "no-chunked-prefill", false, "compute a prompt in one pass or not at all")
-	fl.BoolVar(&e.FirstChunkOnly, "first-chunk-admission", false, "admit a request when its first chunk fits, not the whole of it")
-	fl.Float64Var(&e.Watermark, "watermark", 0, "share of the blocks that an admission leaves free while others run")
+	fl.IntVar(&e.BlockSize, "block-size", 64, "tokens of a block of the engine, or of a page")
+	fl.StringVar(&e.Kind, "engine", simulate.VLLM, "whose engine to imitate, vllm or sglang")
+	fl.IntVar(&f.maxSeqs, "max-num-seqs", e.VLLM.MaxSeqs, "requests that an engine runs at a time at most")
+	fl.IntVar(&e.VLLM.MaxBatchedTokens, "max-batched-tokens", e.VLLM.MaxBatchedTokens, "vllm: tokens of a pass at most")
+	fl.IntVar(&e.VLLM.MaxModelLen, "max-model-len", 0, "vllm: longest prompt with its answer; 0: as the pool allows")
+	fl.BoolVar(&e.VLLM.NoChunkedPrefill, "no-chunked-prefill", false, "vllm: compute a prompt in one pass or not at all")
+	fl.BoolVar(&e.VLLM.FirstChunkOnly, "first-chunk-admission", false, "vllm: admit a request when its first chunk fits, not the whole of it")
+	fl.Float64Var(&e.VLLM.Watermark, "watermark", 0, "vllm: share of the blocks that an admission leaves free while others run")
+	fl.IntVar(&e.SGLang.MaxPrefillTokens, "max-prefill-tokens", e.SGLang.MaxPrefillTokens, "sglang: prompt tokens of a pass at most")
+	fl.IntVar(&e.SGLang.ChunkedPrefillSize, "chunked-prefill-size", e.SGLang.ChunkedPrefillSize, "sglang: prompt tokens of a pass at which a prompt is cut")
+	fl.IntVar(&e.SGLang.ClipNewTokens, "clip-max-new-tokens", e.SGLang.ClipNewTokens, "sglang: tokens that an answer is expected to have at most")
+	fl.Float64Var(&e.SGLang.Conservativeness, "schedule-conservativeness", e.SGLang.Conservativeness, "sglang: scales the room kept for answers that are under way")
 	fl.StringVar(&f.time, "time", steptime.Presets()[0].Name, "how long passes take: a preset, or profile:FILE.csv")
 	fl.DurationVar(&c.EventDelay, "event-delay", 5*time.Millisecond, "how long a KV event takes to a router")
 	fl.Float64Var(&c.EventLoss, "event-loss", 0, "probability with which a KV event never reaches a router")
@@ -117,6 +125,7 @@ A request that no rank can ever hold is refused and counted.`,
 	fl.IntVar(&f.reading.MaxLineBytes, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("policy", a.completePolicy)
+	_ = cmd.RegisterFlagCompletionFunc("engine", fixed(simulate.VLLM, simulate.SGLang))
 	_ = cmd.RegisterFlagCompletionFunc("time", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		for _, p := range steptime.Presets() {
@@ -127,9 +136,26 @@ A request that no rank can ever hold is refused and counted.`,
 	return cmd
 }
 
+// engineFlags are the flags that one kind of engine has.
+var engineFlags = []struct {
+	kind  string
+	flags []string
+}{
+	{simulate.VLLM, []string{"max-batched-tokens", "max-model-len", "no-chunked-prefill", "first-chunk-admission", "watermark"}},
+	{simulate.SGLang, []string{"max-prefill-tokens", "chunked-prefill-size", "clip-max-new-tokens", "schedule-conservativeness"}},
+}
+
 // resolve turns text into what it names.
-func (f *simulateFlags) resolve(defs []catalogue.Definition) error {
+func (f *simulateFlags) resolve(fl *pflag.FlagSet, defs []catalogue.Definition) error {
 	c := &f.cfg
+	for _, own := range engineFlags {
+		for _, name := range own.flags {
+			if fl.Changed(name) && c.Engine.Kind != own.kind {
+				return fmt.Errorf("--%s is %s's and has no effect on --engine %s; leave it out", name, own.kind, c.Engine.Kind)
+			}
+		}
+	}
+	c.Engine.VLLM.MaxSeqs, c.Engine.SGLang.MaxSeqs = f.maxSeqs, f.maxSeqs
 	if len(f.policies) == 0 {
 		f.policies = []string{"round-robin", "least-loaded", "kv"}
 	}

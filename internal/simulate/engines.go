@@ -1,0 +1,83 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/mocker/engine"
+	"github.com/kvbench/kvbench/mocker/fleet"
+	"github.com/kvbench/kvbench/mocker/sglang"
+	"github.com/kvbench/kvbench/mocker/steptime"
+	"github.com/kvbench/kvbench/mocker/vllm"
+)
+
+// The kinds of engines.
+const (
+	VLLM   = "vllm"
+	SGLang = "sglang"
+)
+
+// Engines describes the engines of all ranks.
+type Engines struct {
+	// Kind is VLLM or SGLang.
+	Kind string
+	// Blocks is the size of a rank's pool, BlockSize the tokens of a block or page.
+	Blocks    int
+	BlockSize int
+	// VLLM and SGLang have the rest; that of the other kind is not looked at.
+	// Their pools, blocks and time models are set from here.
+	VLLM   vllm.Config
+	SGLang sglang.Config
+}
+
+// rankEngine is an engine with what the oracle looks at.
+type rankEngine interface {
+	fleet.Engine
+	Backlog() (tokens int64, requests int)
+	Cached(c *mocker.Chain, known int) int
+}
+
+func (e *Engines) open(time steptime.Model, l engine.Listener) (rankEngine, error) {
+	switch e.Kind {
+	case VLLM:
+		c := e.VLLM
+		c.Blocks, c.BlockSize, c.Time = e.Blocks, e.BlockSize, time
+		return vllm.New(c, l)
+	case SGLang:
+		c := e.SGLang
+		c.Blocks, c.BlockSize, c.Time = e.Blocks, e.BlockSize, time
+		return sglang.New(c, l)
+	}
+	return nil, fmt.Errorf("no engine %q; there are %s and %s", e.Kind, VLLM, SGLang)
+}
+
+// VLLMOptions are those of vllm.Config that a result records.
+type VLLMOptions struct {
+	MaxBatchedTokens int     `json:"max_batched_tokens"`
+	MaxSeqs          int     `json:"max_seqs"`
+	MaxModelLen      int     `json:"max_model_len"` // 0: no limit
+	ChunkedPrefill   bool    `json:"chunked_prefill"`
+	FullSequence     bool    `json:"full_sequence_admission"`
+	Watermark        float64 `json:"watermark"`
+}
+
+// SGLangOptions are those of sglang.Config that a result records.
+type SGLangOptions struct {
+	MaxPrefillTokens   int     `json:"max_prefill_tokens"`
+	ChunkedPrefillSize int     `json:"chunked_prefill_size"`
+	MaxSeqs            int     `json:"max_seqs"`
+	ClipNewTokens      int     `json:"clip_new_tokens"`
+	Conservativeness   float64 `json:"conservativeness"`
+}
+
+// record puts the engines into the options of a result.
+func (e *Engines) record(o *Options) {
+	o.Engine, o.GPUBlocks, o.BlockSize = e.Kind, e.Blocks, e.BlockSize
+	if e.Kind == SGLang {
+		c := &e.SGLang
+		o.SGLang = &SGLangOptions{c.MaxPrefillTokens, c.ChunkedPrefillSize, c.MaxSeqs, c.ClipNewTokens, c.Conservativeness}
+		return
+	}
+	c := &e.VLLM
+	o.VLLM = &VLLMOptions{c.MaxBatchedTokens, c.MaxSeqs, c.MaxModelLen, !c.NoChunkedPrefill, !c.FirstChunkOnly, c.Watermark}
+}
