@@ -126,6 +126,8 @@ type ResidentTable struct {
 	ranks    int // those with a count
 	step     int
 	absent   []Slot
+	threads  []uint16 // event thread by slot
+	nThreads int
 	slots    map[Rank]Slot
 }
 
@@ -140,7 +142,10 @@ type counterRun struct {
 // newResidentTable makes a table of the counters by slot, nil where there is no
 // count, which thread tells the event thread of.
 func newResidentTable(cells [][]counter, thread func(slot int) int, threads int, layout CounterLayout, slots map[Rank]Slot) *ResidentTable {
-	t := &ResidentTable{counters: make([]*counter, len(cells)), step: layout.step(), slots: slots}
+	t := &ResidentTable{
+		counters: make([]*counter, len(cells)), threads: make([]uint16, len(cells)),
+		nThreads: threads, step: layout.step(), slots: slots,
+	}
 	byThread := make([][]counterRun, threads)
 	for i, c := range cells {
 		slot := Slot(i)
@@ -150,9 +155,11 @@ func newResidentTable(cells [][]counter, thread func(slot int) int, threads int,
 		}
 		t.counters[slot] = &c[0]
 		t.ranks++
-		runs := byThread[thread(i)]
+		th := thread(i)
+		t.threads[slot] = uint16(th)
+		runs := byThread[th]
 		if n := len(runs); n == 0 || !runs[n-1].extend(c, slot, t.step) {
-			byThread[thread(i)] = append(runs, counterRun{cells: c[:1:len(c)], slot: slot, stride: 1})
+			byThread[th] = append(runs, counterRun{cells: c[:1:len(c)], slot: slot, stride: 1})
 		}
 	}
 	// By thread, so that lines are read in the order in which they lie.
@@ -278,6 +285,18 @@ func (t *ResidentTable) Counts(slot Slot) (Counts, bool) {
 		return Counts{}, false
 	}
 	return splitCount(t.counters[slot].Load()), true
+}
+
+// Threads returns the number of event threads, ended ones included.
+func (t *ResidentTable) Threads() int { return t.nThreads }
+
+// Thread returns the event thread that stores the count of the rank in slot. It is
+// false where Count is.
+func (t *ResidentTable) Thread(slot Slot) (int, bool) {
+	if int(slot) >= len(t.counters) || t.counters[slot] == nil {
+		return 0, false
+	}
+	return int(t.threads[slot]), true
 }
 
 // CountRank is Count for a rank.

@@ -35,6 +35,9 @@ func (p *Pipeline) gather(r *Request, s *State) error {
 	if p.inputs.Has(Session) {
 		now.session = s.Sessions.lookUp(r)
 	}
+	if p.inputs.Has(ExperimentalResidentBlocks) {
+		s.ResidentBlocks.Begin()
+	}
 	return nil
 }
 
@@ -62,6 +65,9 @@ func (p *Pipeline) checkState(s *State) error {
 	}
 	if p.inputs.Has(Session) && s.Sessions == nil {
 		return fmt.Errorf("%v is declared and not given", Session)
+	}
+	if p.inputs.Has(ExperimentalResidentBlocks) && s.ResidentBlocks == nil {
+		return fmt.Errorf("%v is declared and not given", ExperimentalResidentBlocks)
 	}
 	if s.Dead != nil && len(s.Dead) != s.Slots || s.Overloaded != nil && len(s.Overloaded) != s.Slots {
 		return fmt.Errorf("eligibility has %d and %d values for %d slots", len(s.Dead), len(s.Overloaded), s.Slots)

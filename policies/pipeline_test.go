@@ -151,6 +151,29 @@ func TestEligibilityFollowsVersion(t *testing.T) {
 	}
 }
 
+// begun counts the selections that an experimental input is part of.
+type begun int
+
+func (b *begun) Begin() { *b++ }
+
+// TestExperimentalInputBegins sees that only declaring pipelines begin it, once a
+// selection.
+func TestExperimentalInputBegins(t *testing.T) {
+	for in, want := range map[Inputs]begun{Cache: 0, Cache | ExperimentalResidentBlocks: 3} {
+		scorer := scorerFunc{in, func(_ *View, costs []float64) { clear(costs) }}
+		p := pipeline(t, Recipe{Scorers: []Weighted{{"a", scorer, 1}, {"b", scorer, 1}}, Picker: least()})
+		got := new(begun)
+		for range 3 {
+			if _, err := p.Select(request(), &State{Slots: 2, ResidentBlocks: got}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if *got != want {
+			t.Errorf("%v: begun %d times, want %d", in, *got, want)
+		}
+	}
+}
+
 // TestUndeclared gives each component every input and lets one of them read
 // what only the other one declares.
 func TestUndeclared(t *testing.T) {
@@ -162,7 +185,7 @@ func TestUndeclared(t *testing.T) {
 		Tags:                       func(v *View) { v.Tags() },
 		ExperimentalResidentBlocks: func(v *View) { v.Experimental(ExperimentalResidentBlocks) },
 	}
-	state := State{Slots: 2, Load: NewActiveLoad(2, 1), CapacityBlocks: make([]uint32, 2), Sessions: NewSessions(1, 0), RankTags: make([]TagSet, 2)}
+	state := State{Slots: 2, Load: NewActiveLoad(2, 1), CapacityBlocks: make([]uint32, 2), Sessions: NewSessions(1, 0), RankTags: make([]TagSet, 2), ResidentBlocks: new(begun)}
 	zero := func(v *View, costs []float64) { clear(costs) }
 	for in, read := range reads {
 		declares := Weighted{"declares", scorerFunc{allInputs, func(v *View, costs []float64) { read(v); clear(costs) }}, 1}
@@ -240,7 +263,7 @@ func TestNewPipelineRefuses(t *testing.T) {
 }
 
 func TestSelectNeedsDeclaredState(t *testing.T) {
-	for in, want := range map[Inputs]string{Load: "LOAD", Capacity: "CAPACITY", Session: "SESSION", Tags: "TAGS"} {
+	for in, want := range map[Inputs]string{Load: "LOAD", Capacity: "CAPACITY", Session: "SESSION", Tags: "TAGS", Cache | ExperimentalResidentBlocks: "RESIDENT_BLOCKS"} {
 		p := pipeline(t, Recipe{Scorers: []Weighted{{"s", scorerFunc{in, func(_ *View, costs []float64) { clear(costs) }}, 1}}, Picker: least()})
 		if _, err := p.Select(request(), &State{Slots: 2}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v not given: %v", in, err)

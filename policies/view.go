@@ -78,8 +78,16 @@ type State struct {
 	Sessions *Sessions
 	// RankTags are the tags of each rank.
 	RankTags []TagSet
-	// ResidentBlocks is what experimental/residentblocks reads.
-	ResidentBlocks any
+	// ResidentBlocks is what experimental/residentblocks reads: a Reader of that
+	// package.
+	ResidentBlocks ExperimentalInput
+}
+
+// ExperimentalInput is an input whose values another package has.
+type ExperimentalInput interface {
+	// Begin is called once at the beginning of each selection of a pipeline that
+	// declares the input.
+	Begin()
 }
 
 // CacheColumns is the input CACHE.
