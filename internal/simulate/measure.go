@@ -13,8 +13,10 @@ import (
 type measure struct {
 	cfg  *Config
 	warm int // arrivals that are left out after warm-up
+	rows int // of the trace
 
 	whole, steady tally
+	groups        grouped // after warm-up
 	work          []int64 // tokens computed by rank, until the last sample
 	imbalance     weighted
 	maxOverMean   weighted
@@ -29,11 +31,11 @@ type tally struct {
 	figures                Figures
 	ttft, tpot, e2e, queue []int64
 	gaps                   histogram
-	first, end             int64
+	first, last, end       int64 // arrivals, and the last token
 }
 
 func newMeasure(cfg *Config, requests int) *measure {
-	m := &measure{cfg: cfg, warm: int(cfg.WarmUp * float64(requests)), work: make([]int64, cfg.Workers)}
+	m := &measure{cfg: cfg, rows: requests, warm: int(cfg.WarmUp * float64(requests)), work: make([]int64, cfg.Workers)}
 	m.whole.first, m.steady.first = math.MaxInt64, math.MaxInt64
 	return m
 }
@@ -51,13 +53,14 @@ func (m *measure) Outcome(o *fleet.Outcome) {
 	m.whole.add(o, &m.cfg.SLO)
 	if o.Number >= m.warm {
 		m.steady.add(o, &m.cfg.SLO)
+		m.groups.add(o, m.rows)
 	}
 }
 
 func (t *tally) add(o *fleet.Outcome, slo *SLO) {
 	f := &t.figures
 	f.Requests++
-	t.first = min(t.first, o.Arrival)
+	t.first, t.last = min(t.first, o.Arrival), max(t.last, o.Arrival)
 	switch {
 	case o.Rank == fleet.NoRank:
 		f.Unrouted++
@@ -155,10 +158,12 @@ func (m *measure) result(t fleet.Totals) *RunResult {
 			WindowNanos: int64(m.cfg.Window), Variation: m.imbalance.mean(), MaxOverMean: m.maxOverMean.mean(),
 			TotalVariation: variation(m.work), TotalMaxOverMean: maxOverMean(m.work),
 		},
+		Overloaded:     m.cfg.Concurrency == 0 && m.whole.end-m.whole.last > (m.whole.last-m.whole.first)/10,
 		ResidentShare:  m.resident / float64(m.samples),
 		PeakWaiting:    m.peakWaiting,
 		ComputedTokens: slices.Clone(m.work),
 	}
+	r.groups = m.groups
 	if m.warm > 0 {
 		f := m.steady.figuresOf(&m.cfg.SLO)
 		r.Steady = &f

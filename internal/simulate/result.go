@@ -20,6 +20,9 @@ type Result struct {
 	Warnings []string    `json:"warnings"`
 	Runs     []RunResult `json:"runs"` // by speed-up, seed and policy, in the order given
 	Bounds   []Bound     `json:"bounds"`
+	// Comparisons are those of all policies but the first with the first, by
+	// speed-up.
+	Comparisons []Comparison `json:"comparisons"`
 }
 
 // TraceInfo says what was played.
@@ -74,6 +77,10 @@ type RunResult struct {
 	Whole  Figures  `json:"whole"`
 	Steady *Figures `json:"after_warm_up,omitempty"`
 
+	// Overloaded says that the ranks were done later than a tenth of the arrivals'
+	// span after the last arrival: queues grew, and times say how long the trace was.
+	Overloaded bool `json:"overloaded"`
+
 	Imbalance      Imbalance    `json:"imbalance"`
 	ComputedTokens []int64      `json:"computed_tokens"` // by rank
 	Passes         int64        `json:"passes"`
@@ -88,6 +95,8 @@ type RunResult struct {
 	Events         int64        `json:"events"`
 	EventsLost     int64        `json:"events_lost"`
 	Router         RouterCounts `json:"router"`
+
+	groups grouped
 }
 
 // RouterCounts says what the routers' indexes made of the events, in blocks, all
@@ -186,9 +195,10 @@ func newResult(cfg *Config) *Result {
 			Concurrency: cfg.Concurrency, WarmUp: cfg.WarmUp,
 			SLOTTFTNanos: int64(cfg.SLO.TTFT), SLOTPOTNanos: int64(cfg.SLO.TPOT), SLOE2ENanos: int64(cfg.SLO.E2E),
 		},
-		Warnings: []string{},
-		Runs:     []RunResult{},
-		Bounds:   []Bound{},
+		Warnings:    []string{},
+		Runs:        []RunResult{},
+		Bounds:      []Bound{},
+		Comparisons: []Comparison{},
 	}
 	cfg.Engine.record(&r.Options)
 	for _, p := range cfg.Policies {

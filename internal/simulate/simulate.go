@@ -201,6 +201,11 @@ func Run(ctx context.Context, cfg Config, progress Progress) (*Result, error) {
 			res.Runs = append(res.Runs, *r)
 		}
 	}
+	for i := range res.Runs {
+		if r := &res.Runs[i]; r.Overloaded {
+			res.warn("%s at speed-up %g, seed %d is more than the ranks can serve: queues grow as long as requests come, and its times and comparisons say little but that", r.Policy, r.SpeedUp, r.Seed)
+		}
+	}
 	for _, b := range boundResults {
 		if b != nil {
 			res.Bounds = append(res.Bounds, *b)
@@ -211,6 +216,7 @@ func Run(ctx context.Context, cfg Config, progress Progress) (*Result, error) {
 		res.warn("interrupted: %d of %d runs are missing", len(jobs)-len(res.Runs), len(jobs))
 		return res, context.Cause(ctx)
 	}
+	res.compare()
 	return res, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/kvbench/kvbench/mocker/steptime"
 	"github.com/kvbench/kvbench/mocker/vllm"
 	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/stats"
 	"github.com/kvbench/kvbench/trace"
 )
 
@@ -272,6 +273,24 @@ func TestSanity(t *testing.T) {
 	}
 }
 
+// TestOverload: more than the ranks can serve is said to be.
+func TestOverload(t *testing.T) {
+	var rows []trace.Request
+	for i := range 100 {
+		rows = append(rows, trace.Request{Timestamp: 100 * float64(i), InputLength: 1024, OutputLength: 20, HashIDs: []uint64{uint64(2 * i), uint64(2*i + 1)}})
+	}
+	tr, err := trace.New(512, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, tr, "round-robin")
+	cfg.SpeedUps, cfg.Oracle = []float64{1, 100}, false
+	res := run(t, cfg)
+	if res.Runs[0].Overloaded || !res.Runs[1].Overloaded || len(res.Warnings) != 1 {
+		t.Errorf("%v %v %q", res.Runs[0].Overloaded, res.Runs[1].Overloaded, res.Warnings)
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -332,6 +351,44 @@ func TestRefusals(t *testing.T) {
 	if f.Requests != 5 || f.Completed != 2 || f.Refused != 3 || f.OutputTokens != 3 ||
 		f.RefusedBy["empty-prompt"] != 1 || f.RefusedBy["prompt-exceeds-pool"] != 1 || f.RefusedBy["answer-exceeds-pool"] != 1 {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestComparisons: a policy against itself under another name does not differ, one
+// that is better does, and estimates are those of the figures.
+func TestComparisons(t *testing.T) {
+	cfg := config(t, agentic(t, 1200), "round-robin", "kv", "least-loaded")
+	cfg.Workers, cfg.Engine.Blocks, cfg.WarmUp = 4, 4000, 0.2
+	res := run(t, cfg)
+	if n := len(res.Comparisons); n != 3 { // the oracle too
+		t.Fatalf("%d comparisons", n)
+	}
+	for _, c := range res.Comparisons {
+		a, b := res.of(t, c.Policy).Steady, res.of(t, c.Baseline).Steady
+		for name, x := range map[string][2]float64{
+			"TTFT": {c.TTFT.Estimate, a.TTFT.Mean / b.TTFT.Mean},
+			"E2E":  {c.E2E.Estimate, a.E2E.Mean / b.E2E.Mean},
+			"hit":  {c.HitRatio.Estimate, a.HitRatio - b.HitRatio},
+		} {
+			if math.Abs(x[0]-x[1]) > 1e-9 {
+				t.Errorf("%s against %s, %s: %g, by the figures %g", c.Policy, c.Baseline, name, x[0], x[1])
+			}
+		}
+		if c.Policy == "kv" && (verdict(c.HitRatio, 0) != "higher" || verdict(c.TTFT, 1) != "lower") {
+			t.Errorf("kv: %+v", c)
+		}
+	}
+	g := &res.Runs[0].groups
+	for _, iv := range []stats.Interval{compare(g, g, Comparison{}, 1).TTFT, compare(g, g, Comparison{}, 1).HitRatio} {
+		if !iv.Ok() || iv.Low != iv.High {
+			t.Errorf("a policy against itself: %+v", iv)
+		}
+	}
+	if v := verdict(compare(g, g, Comparison{}, 1).TTFT, 1); v != "not distinguishable" {
+		t.Error(v)
+	}
+	if iv := compare(new(grouped), new(grouped), Comparison{}, 1).TTFT; iv.Ok() {
+		t.Errorf("nothing against nothing: %+v", iv)
 	}
 }
 
@@ -419,7 +476,7 @@ func TestWriteText(t *testing.T) {
 	if err := run(t, cfg).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"round-robin", "(oracle)", "good %", "first 50% of the requests left out", "warning: routers hear", "unbounded cache", "measured"} {
+	for _, want := range []string{"round-robin", "(oracle)", "good %", "first 50% of the requests left out", "warning: routers hear", "unbounded cache", "measured", "against round-robin at speed-up 1"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

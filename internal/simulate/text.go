@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/internal/text"
+	"github.com/kvbench/kvbench/stats"
 )
 
 // WriteText writes the result for people: a table for each speed-up and seed, the
@@ -29,6 +30,16 @@ func (r *Result) WriteText(w io.Writer) error {
 		}
 	}
 	var tail text.Builder
+	for i, c := range r.Comparisons {
+		if i == 0 || c.SpeedUp != r.Comparisons[i-1].SpeedUp {
+			tail.Line("")
+			tail.Line(fmt.Sprintf("against %s at speed-up %g, 95%% intervals over %d groups of requests:", c.Baseline, c.SpeedUp, c.Groups))
+		}
+		tail.Line(fmt.Sprintf("  %s", c.Policy))
+		tail.Line("    TTFT x " + written(c.TTFT, 1, 1, "%.3f"))
+		tail.Line("    E2E  x " + written(c.E2E, 1, 1, "%.3f"))
+		tail.Line("    hit  + " + written(c.HitRatio, 0, 100, "%.2f") + " (points of %)")
+	}
 	if len(r.Bounds) > 0 {
 		tail.Line("")
 		for _, bound := range r.Bounds {
@@ -78,6 +89,15 @@ func (r *Result) writeTable(w io.Writer, first int) error {
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// written writes an interval with what it says.
+func written(iv stats.Interval, none, scale float64, format string) string {
+	if !iv.Ok() {
+		return "- (" + string(iv.Absent) + ")"
+	}
+	number := func(x float64) string { return fmt.Sprintf(format, x*scale) }
+	return fmt.Sprintf("%s [%s, %s] %s", number(iv.Estimate), number(iv.Low), number(iv.High), verdict(iv, none))
 }
 
 // span writes a duration with three or four digits.
