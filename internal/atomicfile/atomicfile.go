@@ -34,33 +34,88 @@ func Write(path string, overwrite bool, fill func(io.Writer) error) error {
 }
 
 func write(path string, overwrite bool, fill func(io.Writer) error) (err error) {
-	if err := checkTarget(path, overwrite); err != nil {
-		return err
-	}
-	f, err := createBeside(path)
+	f, err := create(path, overwrite)
 	if err != nil {
 		return err
 	}
-	tmp, moved := f.Name(), false
-	defer func() {
-		if !moved {
-			// A second Close does nothing; the first one's error counts.
-			_ = f.Close()
-			err = errors.Join(err, os.Remove(tmp))
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := fill(w); err != nil {
+	// After a commit this does nothing; a panic of fill passes here too.
+	defer func() { err = errors.Join(err, f.abort()) }()
+	if err := fill(f.buffer); err != nil {
 		return err
 	}
-	if err := errors.Join(w.Flush(), f.Sync(), f.Close()); err != nil {
+	return f.commit()
+}
+
+// A File is written piece by piece and appears at its path with Commit. It is
+// buffered and not for concurrent use.
+type File struct {
+	path      string
+	overwrite bool
+	file      *os.File
+	buffer    *bufio.Writer
+	ended     bool
+}
+
+// Create begins a file that will be at path, as Write does. One of Commit and Abort
+// must end it.
+func Create(path string, overwrite bool) (*File, error) {
+	f, err := create(path, overwrite)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	return f, nil
+}
+
+func create(path string, overwrite bool) (*File, error) {
+	if err := checkTarget(path, overwrite); err != nil {
+		return nil, err
+	}
+	f, err := createBeside(path)
+	if err != nil {
+		return nil, err
+	}
+	return &File{path: path, overwrite: overwrite, file: f, buffer: bufio.NewWriterSize(f, 1<<20)}, nil
+}
+
+// Write implements io.Writer.
+func (f *File) Write(p []byte) (int, error) { return f.buffer.Write(p) }
+
+// Commit puts the file at its path, whole and on disk. After an error path is as
+// it was and nothing new is left.
+func (f *File) Commit() error {
+	if err := f.commit(); err != nil {
+		return fmt.Errorf("write %s: %w", f.path, errors.Join(err, f.abort()))
+	}
+	return nil
+}
+
+func (f *File) commit() error {
+	if err := errors.Join(f.buffer.Flush(), f.file.Sync(), f.file.Close()); err != nil {
 		return err
 	}
-	if err := moveTo(tmp, path, overwrite); err != nil {
+	if err := moveTo(f.file.Name(), f.path, f.overwrite); err != nil {
 		return err
 	}
-	moved = true
-	return syncFolder(filepath.Dir(path))
+	f.ended = true
+	return syncFolder(filepath.Dir(f.path))
+}
+
+// Abort removes what was written. After Commit or Abort it does nothing.
+func (f *File) Abort() error {
+	if err := f.abort(); err != nil {
+		return fmt.Errorf("write %s: %w", f.path, err)
+	}
+	return nil
+}
+
+func (f *File) abort() error {
+	if f.ended {
+		return nil
+	}
+	f.ended = true
+	// A second Close does nothing; the first one's error counts.
+	_ = f.file.Close()
+	return os.Remove(f.file.Name())
 }
 
 // CheckWritable says before long work whether Write would fail for a reason that

@@ -318,3 +318,54 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	wantError(t, filepath.Join(dir, "run.json"), false, fs.ErrPermission, "may not be written to; choose another")
 }
+
+func TestPieces(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	write := func(overwrite bool) *File {
+		t.Helper()
+		f, err := Create(path, overwrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []string{"one ", "two"} {
+			if _, err := f.Write([]byte(s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return f
+	}
+	f := write(false)
+	if err := errors.Join(f.Abort(), f.Abort()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, dir); got != "" {
+		t.Fatalf("after Abort there is %s", got)
+	}
+	if err := f.Commit(); err == nil {
+		t.Error("Commit after Abort did nothing and said nothing")
+	}
+	f = write(false)
+	if err := errors.Join(f.Commit(), f.Abort()); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, path, "one two")
+	if _, err := Create(path, false); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("an existing file is begun anew: %v", err)
+	}
+	// One that appears meanwhile is not replaced.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f = write(false)
+	if err := os.WriteFile(path, []byte("theirs"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("committed over another's file: %v", err)
+	}
+	wantFile(t, path, "theirs")
+	if got := names(t, dir); got != "a" {
+		t.Errorf("there is %s", got)
+	}
+}
