@@ -6,7 +6,7 @@
 //
 //	kv:temperature=0.2,overlap=1.5
 //	session:ttl=5m,inner=kv(temperature=0.2,overlap=1.5)
-//	filter(requests-below:64) score(cache=1,load(by=tokens)=0.5) pick(least-cost)
+//	filter(requests-below:64) score(cache=1,load(by=tokens)=0.5) pick(min)
 //	@policy.yaml
 //
 // Parameters stand after a colon up to the end, or in parentheses; within a list
