@@ -1,8 +1,9 @@
-// Package traces holds the small generated traces that ship with kvbench. Each
-// records the parameters that it was generated with; a test makes sure that they
-// still give it.
+// Package traces holds the small generated traces that ship with kvbench, and the
+// catalogue of public ones. Each generated one records the parameters that it was
+// generated with; a test makes sure that they still give it.
 //
-// It does not read traces, which package trace does, and knows no public ones.
+// It does not read traces, which package trace does, nor fetch them, which package
+// fetch does.
 package traces
 
 import (

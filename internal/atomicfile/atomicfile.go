@@ -118,6 +118,23 @@ func (f *File) abort() error {
 	return os.Remove(f.file.Name())
 }
 
+// Move puts tmp, a file in the same folder that is whole and on disk, at path, as
+// Write does: it replaces what is there only with overwrite, and lasts. After an
+// error both are as they were.
+func Move(tmp, path string, overwrite bool) error {
+	err := checkTarget(path, overwrite)
+	if err == nil {
+		err = moveTo(tmp, path, overwrite)
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
 // CheckWritable says before long work whether Write would fail for a reason that
 // is known already: the folder is missing or cannot be written, or path exists.
 // It makes a file in the folder and removes it.

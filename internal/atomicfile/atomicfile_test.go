@@ -369,3 +369,29 @@ func TestPieces(t *testing.T) {
 		t.Errorf("there is %s", got)
 	}
 }
+
+func TestMove(t *testing.T) {
+	dir := t.TempDir()
+	tmp, path := filepath.Join(dir, "tmp"), filepath.Join(dir, "file")
+	for i, overwrite := range []bool{false, false, true} {
+		if err := os.WriteFile(tmp, []byte{byte('a' + i)}, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := Move(tmp, path, overwrite)
+		got, readErr := os.ReadFile(path)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		switch want := []string{"a", "a", "c"}[i]; {
+		case string(got) != want:
+			t.Errorf("move %d: the file holds %q, want %q", i, got, want)
+		case i == 1 && !errors.Is(err, fs.ErrExist):
+			t.Errorf("move %d: %v, want that the file exists", i, err)
+		case i != 1 && err != nil:
+			t.Errorf("move %d: %v", i, err)
+		}
+		if _, err := os.Stat(tmp); (err == nil) != (i == 1) {
+			t.Errorf("move %d: the temporary file: %v", i, err)
+		}
+	}
+}
