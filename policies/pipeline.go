@@ -76,6 +76,24 @@ type Recipe struct {
 	Chooser Chooser
 }
 
+// Inputs returns what the components declare, all together.
+func (r *Recipe) Inputs() Inputs {
+	var in Inputs
+	for _, f := range r.Filters {
+		in |= f.Component.Inputs()
+	}
+	for _, s := range r.Scorers {
+		in |= s.Scorer.Inputs()
+	}
+	if r.Picker.Component != nil {
+		in |= r.Picker.Component.Inputs()
+	}
+	if r.Chooser != nil {
+		in |= r.Chooser.Inputs()
+	}
+	return in
+}
+
 // Errors of Select, found by errors.Is.
 var (
 	// ErrNoCandidates says that no rank is eligible, or none is left by the filters.
@@ -85,6 +103,9 @@ var (
 	// ErrPinned says that the pinned rank cannot serve the request.
 	ErrPinned = errors.New("the pinned rank cannot serve the request")
 )
+
+// ErrResidentWithoutCache is an error of NewPipeline.
+var ErrResidentWithoutCache = errors.New("RESIDENT_BLOCKS is read without CACHE: the counts come from the index, which only a policy that reads CACHE has; add a component that reads CACHE")
 
 // ComponentError is an error of one component's making.
 type ComponentError struct {
@@ -133,6 +154,9 @@ type Pipeline struct {
 	overlap  []uint32 // a copy of scores that were too short
 }
 
+// stream is the second half of every seed.
+const stream = 0x6b7662656e6368
+
 // NewPipeline checks the recipe and makes a pipeline of it. seed decides every
 // random choice.
 func NewPipeline(r Recipe, seed uint64) (*Pipeline, error) {
@@ -140,7 +164,7 @@ func NewPipeline(r Recipe, seed uint64) (*Pipeline, error) {
 		return nil, errors.New("a policy needs a picker")
 	}
 	p := &Pipeline{recipe: r}
-	p.pcg.Seed(seed, 0x6b7662656e6368)
+	p.Reseed(seed)
 	p.now.rand = rand.New(&p.pcg)
 	add := func(kind, name string, c Component) (View, error) {
 		if name == "" {
@@ -183,10 +207,14 @@ func NewPipeline(r Recipe, seed uint64) (*Pipeline, error) {
 		}
 	}
 	if p.inputs.Has(ExperimentalResidentBlocks) && !p.inputs.Has(Cache) {
-		return nil, errors.New("RESIDENT_BLOCKS is read without CACHE: the counts come from the index, which only a policy that reads CACHE has; add a component that reads CACHE")
+		return nil, ErrResidentWithoutCache
 	}
 	return p, nil
 }
+
+// Reseed puts the random stream where a new pipeline with this seed has it, so
+// that selections made to warm it up leave no trace.
+func (p *Pipeline) Reseed(seed uint64) { p.pcg.Seed(seed, stream) }
 
 // Inputs returns what the components declare, all together: what the host must
 // put into State.

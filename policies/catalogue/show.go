@@ -22,33 +22,17 @@ var kinds = []struct {
 	{KindPicker, "Pickers, for pick(...)"},
 }
 
-// use writes the definition as a policy that uses it and nothing else.
-func (d *Definition) use(defs []Definition) string {
-	picker := "min"
-	for _, e := range defs {
-		if e.Kind == KindPicker {
-			picker = e.Name
-			break
-		}
-	}
-	switch d.Kind {
-	case KindFilter:
-		return "filter(" + d.Name + ") pick(" + picker + ")"
-	case KindScorer:
-		return "score(" + d.Name + ") pick(" + picker + ")"
-	case KindPicker:
-		return "pick(" + d.Name + ")"
-	}
-	return d.Name
-}
-
 // reads returns what the definition reads with default parameters.
 func (d *Definition) reads(defs []Definition) (string, error) {
-	p, err := Parse(d.use(defs), defs)
+	u, err := (&resolver{src: &source{text: d.Name}, defs: defs}).call(call{name: d.Name}, d.Kind)
+	if err != nil {
+		return "", err
+	}
+	r, err := u.recipe()
 	if err != nil {
 		return "", fmt.Errorf("the %v %s with its defaults: %w", d.Kind, d.Name, err)
 	}
-	return p.Inputs().String(), nil
+	return r.Inputs().String(), nil
 }
 
 // Find returns the definitions of that name, of any kind.

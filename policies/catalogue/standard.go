@@ -13,6 +13,7 @@ func Standard() []Definition {
 	all = append(all, prefixes()...)
 	all = append(all, sticky()...)
 	all = append(all, costs()...)
+	all = append(all, residents()...)
 	all = append(all, filters()...)
 	all = append(all, scorers()...)
 	all = append(all, pickers()...)
@@ -193,6 +194,26 @@ func estimateOf(v Values) policies.FirstToken {
 	}
 }
 
+// kvParams are the parameters of the KV cost.
+var kvParams = []Param{
+	{Name: "overlap", Type: Number, Default: "1", Min: 0, Max: 1e6, Doc: "blocks of prefill that a cached block is worth; at 0 no index is asked"},
+	{Name: "decay", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "how fast that falls with the rank's queued prefill"},
+	{Name: "prefill", Type: Number, Default: "1", Min: 0, Max: 1e6, Doc: "the weight of the blocks to prefill"},
+	{Name: "requests", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "what an active request costs, in blocks"},
+	{Name: "tag", Type: Number, Default: "0", Min: -1e6, Max: 1e6, Doc: "the weight of each tag that the request prefers and the rank has: the cost is multiplied by exp(-tanh(the sum))"},
+	{Name: "role", Type: Choice, Default: "aggregated", Choices: []string{"aggregated", "decode"}, Doc: "what the ranks do: prompts and answers, or answers alone"},
+	{Name: "temperature", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "above 0: a candidate is drawn, see softmax"},
+	scale,
+}
+
+func kvOf(v Values) (policies.Recipe, error) {
+	p := policies.KVParams{Overlap: v.Float("overlap"), Decay: v.Float("decay"), Prefill: v.Float("prefill"), Requests: v.Float("requests"), Tag: v.Float("tag")}
+	if v.Choice("role") == "decode" {
+		p.Role = policies.RoleDecode
+	}
+	return policies.KVRecipe(p, v.Float("temperature"), scaleOf(v))
+}
+
 // costs are the policies that take the least of a cost.
 func costs() []Definition {
 	const (
@@ -221,23 +242,8 @@ func costs() []Definition {
 				"With a temperature, a candidate is drawn as by the picker softmax. A rank of unknown load costs as much as an idle one.",
 			Source:    "default cost of the router of NVIDIA Dynamo, for one tier of cache and none that is shared",
 			GoesWrong: "An unknown load reads as idle. A cached token is worth the same on a rank that is about to evict it; and with a temperature and scale=minmax the odds do not depend on how much the best is better.",
-			Params: []Param{
-				{Name: "overlap", Type: Number, Default: "1", Min: 0, Max: 1e6, Doc: "blocks of prefill that a cached block is worth; at 0 no index is asked"},
-				{Name: "decay", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "how fast that falls with the rank's queued prefill"},
-				{Name: "prefill", Type: Number, Default: "1", Min: 0, Max: 1e6, Doc: "the weight of the blocks to prefill"},
-				{Name: "requests", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "what an active request costs, in blocks"},
-				{Name: "tag", Type: Number, Default: "0", Min: -1e6, Max: 1e6, Doc: "the weight of each tag that the request prefers and the rank has: the cost is multiplied by exp(-tanh(the sum))"},
-				{Name: "role", Type: Choice, Default: "aggregated", Choices: []string{"aggregated", "decode"}, Doc: "what the ranks do: prompts and answers, or answers alone"},
-				{Name: "temperature", Type: Number, Default: "0", Min: 0, Max: 1e6, Doc: "above 0: a candidate is drawn, see softmax"},
-				scale,
-			},
-			Build: func(v Values) (policies.Recipe, error) {
-				p := policies.KVParams{Overlap: v.Float("overlap"), Decay: v.Float("decay"), Prefill: v.Float("prefill"), Requests: v.Float("requests"), Tag: v.Float("tag")}
-				if v.Choice("role") == "decode" {
-					p.Role = policies.RoleDecode
-				}
-				return policies.KVRecipe(p, v.Float("temperature"), scaleOf(v))
-			},
+			Params:    kvParams,
+			Build:     kvOf,
 		},
 		{
 			Name: "weighted", Summary: "the least weighted sum of cache, load and capacity costs",
