@@ -1,6 +1,7 @@
 package rounds
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 const (
 	manifestName = "manifest.json"
 	journalName  = "journal.jsonl"
+	packedName   = "journal.jsonl.gz" // of an experiment that was put away
 	lockName     = "lock"
 	corpusName   = "work.corpus"
 	trialFolder  = "trial"
@@ -46,7 +48,8 @@ type Experiment struct {
 	torn  int     // bytes behind them
 }
 
-// Open reads the experiment in a folder, be it finished, interrupted or running.
+// Open reads the experiment in a folder, be it finished, interrupted or running, or
+// put away with its journal packed by gzip, as journal.jsonl.gz.
 func Open(dir string) (*Experiment, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -64,8 +67,7 @@ func (e *Experiment) path(name string) string { return filepath.Join(e.Dir, name
 
 // readJournal fills in what the journal holds.
 func (e *Experiment) readJournal() error {
-	path := e.path(journalName)
-	b, err := os.ReadFile(path)
+	path, b, err := unpackJournal(e.Dir)
 	if err != nil {
 		return err
 	}
@@ -73,6 +75,31 @@ func (e *Experiment) readJournal() error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// unpackJournal returns the journal in a folder, unpacked.
+func unpackJournal(dir string) (path string, b []byte, err error) {
+	path = filepath.Join(dir, journalName)
+	b, err = os.ReadFile(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return path, b, err
+	}
+	packed, packedErr := os.Open(filepath.Join(dir, packedName))
+	if errors.Is(packedErr, fs.ErrNotExist) {
+		return path, nil, err
+	} else if packedErr != nil {
+		return path, nil, packedErr
+	}
+	defer packed.Close()
+	path = packed.Name()
+	z, err := gzip.NewReader(packed)
+	if err == nil {
+		b, err = io.ReadAll(z)
+	}
+	if err != nil {
+		return path, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return path, b, nil
 }
 
 // load rebuilds the experiment from the bytes of its journal. Trials that the

@@ -174,13 +174,11 @@ type journalFile interface {
 
 func (j *journalWriter) append(e entry) error {
 	e.Time = j.now().UTC().Format(time.RFC3339Nano)
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
-		return fmt.Errorf("journal: %w", err)
+	line, err := encodeEntry(e)
+	if err != nil {
+		return err
 	}
-	_, err := j.f.WriteAt(b.Bytes(), j.size)
+	_, err = j.f.WriteAt(line, j.size)
 	if err == nil {
 		err = j.f.Sync()
 	}
@@ -188,8 +186,19 @@ func (j *journalWriter) append(e entry) error {
 		// What was written before stays; half a line would only be in the way.
 		return fmt.Errorf("journal: %w; what was written before is kept", errors.Join(err, j.f.Truncate(j.size)))
 	}
-	j.size += int64(b.Len())
+	j.size += int64(len(line))
 	return nil
+}
+
+// encodeEntry returns a line of a journal.
+func encodeEntry(e entry) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return b.Bytes(), nil
 }
 
 // openJournal opens the journal for appending behind its last good line.
