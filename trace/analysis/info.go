@@ -62,8 +62,13 @@ type Options struct {
 	// CacheBlocks are sizes of caches to count hits for, in blocks of the trace, 1
 	// or more.
 	CacheBlocks []int
-	// parts is the most parts that distributions are kept for apart, 0 for one.
-	parts int
+	// Compare keeps what Compare needs, which adds memory for up to 64 times as
+	// many distinct values of the distributions.
+	Compare bool
+	// Requests is the number of requests to look at, 0 for all.
+	Requests int
+
+	parts int // the most parts that distributions are kept for apart, 0 for one
 }
 
 // Collector collects what Info needs, request by request. Memory grows with
@@ -71,6 +76,7 @@ type Options struct {
 // arrival times in a row (12 bytes), named sessions, and distinct lengths, and
 // with nothing else. It is not for concurrent use.
 type Collector struct {
+	limit     int // of requests, 0: none
 	blockSize int
 	requests  int
 	refs      int
@@ -130,7 +136,15 @@ func NewCollector(blockSize int, opts Options) (*Collector, error) {
 			return nil, fmt.Errorf("a cache of %d blocks; give sizes of 1 block or more", n)
 		}
 	}
+	if opts.Requests < 0 {
+		return nil, fmt.Errorf("%d requests; give 1 or more", opts.Requests)
+	}
+	if opts.Compare {
+		opts.parts = compareParts
+		opts.CacheBlocks = append(compareBlocks(blockSize), opts.CacheBlocks...)
+	}
 	c := &Collector{
+		limit:     opts.Requests,
 		blockSize: blockSize, times: newTimes(), delays: counts{}, tree: newTree(), stack: newStack(),
 		asked: newHitCounter(opts.CacheBlocks), curve: newHitCounter(curveSizes()),
 		maxParts: opts.parts, partSize: math.MaxInt,
@@ -143,7 +157,11 @@ func NewCollector(blockSize int, opts Options) (*Collector, error) {
 
 // Add adds a request. Requests come in the order of the file. An error is about
 // the request, or says that the trace is too large; nothing can be added after it.
+// What is more than Options.Requests is left out.
 func (c *Collector) Add(q *trace.Request) error {
+	if c.full() {
+		return nil
+	}
 	if limit := len(q.HashIDs) * c.blockSize; q.InputLength > limit {
 		return fmt.Errorf("input_length: %d tokens do not fit %d ids of %d tokens; give an id for every block", q.InputLength, len(q.HashIDs), c.blockSize)
 	}
@@ -185,6 +203,8 @@ func (c *Collector) Add(q *trace.Request) error {
 	}
 	return nil
 }
+
+func (c *Collector) full() bool { return c.limit > 0 && c.requests >= c.limit }
 
 // part returns the part of the next request. When there would be too many, each
 // two that follow one another become one.
@@ -332,6 +352,9 @@ func collect(t *trace.Trace, opts Options) (*Collector, error) {
 		return nil, err
 	}
 	for i := range t.Len() {
+		if c.full() {
+			break
+		}
 		q := t.Request(i)
 		if err := c.Add(&q); err != nil {
 			return nil, fmt.Errorf("request %d: %w", i, err)
