@@ -172,26 +172,39 @@ func (f *folder) close() error {
 // load reads journal and records. A last line that was cut off is a trial that
 // was lost with its process, and is removed.
 func (f *folder) load() error {
-	path := filepath.Join(f.dir, journalName)
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	torn, err := f.readTrials()
+	if err != nil {
 		return err
 	}
-	whole := b[:bytes.LastIndexByte(b, '\n')+1]
-	if f.trials, err = parseJournal(whole); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if len(whole) < len(b) {
-		if err := os.Truncate(path, int64(len(whole))); err != nil {
+	if torn >= 0 {
+		if err := os.Truncate(filepath.Join(f.dir, journalName), torn); err != nil {
 			return err
 		}
 	}
+	return f.openJournal()
+}
+
+// readTrials reads journal and records. torn is where a last line begins that was
+// cut off; -1: there is none.
+func (f *folder) readTrials() (torn int64, err error) {
+	path := filepath.Join(f.dir, journalName)
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return -1, err
+	}
+	whole := b[:bytes.LastIndexByte(b, '\n')+1]
+	if f.trials, err = parseJournal(whole); err != nil {
+		return -1, fmt.Errorf("%s: %w", path, err)
+	}
 	for i := range f.trials {
 		if err := f.readRecord(&f.trials[i]); err != nil {
-			return fmt.Errorf("%s, line %d: %w", path, i+1, err)
+			return -1, fmt.Errorf("%s, line %d: %w", path, i+1, err)
 		}
 	}
-	return f.openJournal()
+	if len(whole) < len(b) {
+		return int64(len(whole)), nil
+	}
+	return -1, nil
 }
 
 func (f *folder) readRecord(t *Trial) error {
