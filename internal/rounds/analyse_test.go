@@ -419,8 +419,8 @@ func TestChooseCPU(t *testing.T) {
 
 func TestAmounts(t *testing.T) {
 	for want, got := range map[string]string{
-		"30.59 M/s": amount(30.59e6, "1/s"), "571 ns": amount(571, "ns"), "3.105 µs": amount(3105, "ns"), "1.694 ms": amount(1_694_321, "ns"),
-		"12 k": amount(12000, ""), "0": amount(0, ""), "1.000 MB": amount(999_999, "B"), "0.500": amount(0.5, ""),
+		"30.59 M/s": Amount(30.59e6, "1/s"), "571 ns": Amount(571, "ns"), "3.105 µs": Amount(3105, "ns"), "1.694 ms": Amount(1_694_321, "ns"),
+		"12 k": Amount(12000, ""), "0": Amount(0, ""), "1.000 MB": Amount(999_999, "B"), "0.500": Amount(0.5, ""),
 		"1.0000": ratioText(1), "0.99998": ratioText(0.99998), "1.0000001": ratioText(1.0000001), "0.9925": ratioText(0.99254),
 		"2%": percentText(0.02), "0.50%": percentText(0.005), "1.1%": percentText(0.0112), "0.020%": percentText(0.0002), "95%": percentText(0.95), "18%": percentText(0.1765),
 	} {

@@ -159,7 +159,7 @@ func (a *Analysis) amount(m Metric, v VariantSummary, x float64) string {
 	if v.Valid == 0 {
 		return "none valid"
 	}
-	return amount(x, m.Unit)
+	return Amount(x, m.Unit)
 }
 
 // cells are the columns of a comparison.
@@ -347,8 +347,8 @@ func percentText(share float64) string {
 	return strconv.FormatFloat(p, 'f', digits, 64) + "%"
 }
 
-// amount writes a figure with four digits and the unit that fits its size.
-func amount(x float64, unit string) string {
+// Amount writes a figure of a [Metric] with four digits and the unit that fits its size.
+func Amount(x float64, unit string) string {
 	type scale struct {
 		size float64
 		name string
