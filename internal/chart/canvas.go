@@ -72,8 +72,6 @@ type Label struct {
 	Anchor Anchor
 	Size   float64
 	Ink    Ink
-	Bold   bool
-	Up     bool // written upwards
 }
 
 func (*Path) shape()   {}

@@ -206,12 +206,6 @@ func (o *svgWriter) label(l *Label) {
 	case End:
 		o.raw(` text-anchor="end"`)
 	}
-	if l.Bold {
-		o.raw(` font-weight="bold"`)
-	}
-	if l.Up {
-		fmt.Fprintf(o.w, ` transform="rotate(-90 %s %s)"`, num(l.At.X), num(l.At.Y))
-	}
 	o.raw(` class="f-` + string(l.Ink) + `">`)
 	o.escaped(l.Text)
 	o.raw("</text>")
