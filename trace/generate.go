@@ -243,7 +243,7 @@ func Generate(p GenerateParams) (*Trace, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	g := generator{p: p, draw: draw{rand.NewPCG(p.Seed, 0x67656e6572617465)}}
+	g := generator{content: content{blockSize: p.BlockSize}, p: p, draw: draw{rand.NewPCG(p.Seed, 0x67656e6572617465)}}
 	g.systemPrompts()
 	arrivals := g.arrivals()
 	// Sessions start in order of time, so the first rows of all are known once
@@ -267,12 +267,12 @@ func Generate(p GenerateParams) (*Trace, error) {
 }
 
 type generator struct {
+	content
 	p       GenerateParams
 	draw    draw
 	prompts []prefix
 	weights []float64 // of prompts, summed up
 	rows    []arrival
-	nextID  uint64
 }
 
 // arrival is a row with its expected time in ms.
@@ -292,41 +292,6 @@ func (t *times) Pop() any {
 	last := (*t)[len(*t)-1]
 	*t = (*t)[:len(*t)-1]
 	return last
-}
-
-// prefix is content that prompts can share: ids of its full blocks, and the
-// tokens after them.
-type prefix struct {
-	ids  []uint64
-	tail int
-}
-
-func (p prefix) tokens(blockSize int) int { return len(p.ids)*blockSize + p.tail }
-
-// extend returns p followed by n tokens that are nowhere else. Blocks that get
-// full get new ids: what a partial block was called is not used again.
-func (g *generator) extend(p prefix, n int) prefix {
-	full := (p.tail + n) / g.p.BlockSize
-	ids := make([]uint64, len(p.ids), len(p.ids)+full+1) // one more for prompt
-	copy(ids, p.ids)
-	for range full {
-		ids = append(ids, g.newID())
-	}
-	return prefix{ids: ids, tail: (p.tail + n) % g.p.BlockSize}
-}
-
-// prompt returns the ids of a prompt that ends with p, with one for its partial
-// block.
-func (g *generator) prompt(p prefix) []uint64 {
-	if p.tail == 0 {
-		return p.ids
-	}
-	return append(slices.Clip(p.ids), g.newID())
-}
-
-func (g *generator) newID() uint64 {
-	g.nextID++
-	return g.nextID - 1
 }
 
 func (g *generator) systemPrompts() {

@@ -2,217 +2,370 @@ package trace
 
 import (
 	"bufio"
-	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"math"
+	"strconv"
 )
 
-// DefaultMaxLineBytes is the longest line that a Reader accepts unless told.
-const DefaultMaxLineBytes = 64 << 20
-
-// ReaderOptions says how to read a trace. The zero value reads a public Mooncake
-// trace.
-type ReaderOptions struct {
-	// BlockSize is the number of tokens that a hash id stands for, 0 for
-	// DefaultBlockSize.
-	BlockSize int
-	// MaxLineBytes is the longest line accepted, without its end, 0 for
-	// DefaultMaxLineBytes. A Reader never holds more than about this much text.
-	MaxLineBytes int
-}
-
-func (o *ReaderOptions) setDefaults() error {
-	if o.BlockSize == 0 {
-		o.BlockSize = DefaultBlockSize
-	}
-	if o.MaxLineBytes == 0 {
-		o.MaxLineBytes = DefaultMaxLineBytes
-	}
-	if o.MaxLineBytes < 0 {
-		return fmt.Errorf("the longest line is set to %d bytes; give 1 or more", o.MaxLineBytes)
-	}
-	return checkBlockSize(o.BlockSize)
-}
-
-// ParseError says what is wrong in a trace, where, and what to do.
-type ParseError struct {
-	File  string
-	Line  int    // 1-based, 0 if it is about the file
-	Field string // as in hash_ids[3], empty if it is about the line
-	Err   error
-}
-
-// Error returns "file:line: field: problem; remedy".
-func (e *ParseError) Error() string {
-	s := e.File
-	if e.Line > 0 {
-		s += fmt.Sprintf(":%d", e.Line)
-	}
-	if e.Field != "" {
-		s += ": " + e.Field
-	}
-	return s + ": " + e.Err.Error()
-}
-
-// Unwrap returns Err.
-func (e *ParseError) Unwrap() error { return e.Err }
-
-// Source says what a trace was read from.
-type Source struct {
-	// Name is the base name of the file, or the name of the embedded trace.
-	Name string
-	// SHA256 is of the bytes as stored, compressed if they are, in hex.
-	SHA256 string
-	// Bytes is their number.
-	Bytes int64
-	// Warnings say what was odd and how it was taken, one sentence each.
-	Warnings []string
-	// Generator holds the parameters of the generator that made the trace, nil
-	// if the trace does not say that it was generated.
-	Generator json.RawMessage
-}
-
-// Load reads the trace in a file: see Reader for what it accepts.
+// Reader reads a trace request by request, in whatever format it is written and
+// compressed, both found by content unless ReaderOptions says otherwise. It is
+// not for concurrent use. It looks at rows alone: what they mean within a
+// session is checked by Load.
 //
-// progress may be nil. It is called with the bytes read of the file, first 0,
-// and the size of the file, 0 if that is not known. Load ends soon after ctx is
-// cancelled, with its error.
-func Load(ctx context.Context, path string, opts ReaderOptions, progress func(bytesDone, bytesTotal int64)) (*Trace, Source, error) {
-	f, err := os.Open(path)
+// All text may have a byte order mark, CR LF, blank lines and no end of the last
+// line, and may be compressed with gzip or zstd. Fields that are not named are
+// ignored, null counts as missing. What is accepted although it is odd is
+// counted in Warnings; what was inferred stands in Notes. All else is a
+// *ParseError.
+//
+// A Mooncake line is an object with
+//
+//	hash_ids       ids of the prompt's blocks, whole numbers from 0 to 2^64-1
+//	output_length  tokens; also output_tokens, osl
+//	input_length   tokens; also input_tokens. Missing: the block size for each id.
+//	               More than that is cut to it, with a warning.
+//	timestamp      arrival, ms, a whole or decimal number; also created_time
+//	session_id     text or a whole number (7 and "7" name the same session)
+//	delay          wait after the session's previous turn, ms; also delay_ms
+//
+// AIPerf lines are the same, but may have input_length without hash_ids, or
+// text_input. A later turn of a session continues the prompt and the answer of
+// the turn before it, so it is read as a prompt of that length; blocks that it
+// completes are its own, since only what comes first can be shared.
+//
+// Bailian lines have chat_id, parent_chat_id (-1: none), timestamp in seconds,
+// input_length, output_length and hash_ids. A chat and the first one that names
+// it as its parent are turns of one session; a further one is a session of its
+// own, which begins at its timestamp.
+//
+// Agentic lines have request_id, and wait_for (version 1) or dependencies
+// (version 2). A request that waits for one other is the next turn of its
+// session, with delay and tool_wait_ms as the wait. A Trace has no other
+// dependency, so of several only the one that ends last by estimate is kept, and
+// a second request that waits for the same one, or for its dispatch, begins a
+// session at an estimated time. Both are counted in Warnings. What is waited for
+// stands before what waits. Memory grows with the number of requests.
+//
+// An AppliedCompute line is a session: see Format. Azure and BurstGPT rows are
+// requests without sessions.
+type Reader struct {
+	name   string
+	opts   ReaderOptions
+	format Format
+	by     string // what the format was found by, "" if it was named
+	lines  *lineReader
+	decode decoder
+	table  *parquetReader // in the place of lines and decode
+	free   func()
+
+	err       error // of an earlier call
+	problems  []*ParseError
+	generator json.RawMessage
+	rows      int
+	previous  float64 // timestamp of the last row that had one
+	odd       [numOddities]oddity
+	row       object // of the current line
+	sized     bool   // the block size was given
+	notes     []string
+}
+
+// decoder reads the lines of one format. Problems go to Reader.fail.
+type decoder interface {
+	// line reads a line that is not blank. It returns whether req holds a request
+	// now; a line may have none.
+	line(line []byte, req *Request) bool
+	// more fills req with a further request of the last line, if there is one.
+	more(req *Request) bool
+}
+
+// NewReader makes a reader of r. name is what errors call it. Parquet needs an r
+// that can be read anywhere, as an *os.File can.
+func NewReader(r io.Reader, name string, opts ReaderOptions) (*Reader, error) {
+	if err := opts.setDefaults(); err != nil {
+		return nil, err
+	}
+	out := &Reader{name: name, opts: opts, sized: opts.BlockSize != 0, format: opts.Format, free: func() {}, previous: math.Inf(-1)}
+	if err := out.open(r); err != nil {
+		out.free()
+		var parse *ParseError
+		if errors.As(err, &parse) {
+			return nil, err
+		}
+		return nil, &ParseError{File: name, Err: err}
+	}
+	return out, nil
+}
+
+func (r *Reader) open(in io.Reader) error {
+	const bufferSize = 256 << 10
+	packed := bufio.NewReaderSize(in, bufferSize)
+	if head, _ := packed.Peek(4); string(head) == parquetMagic || r.format == Parquet {
+		return r.openParquet(in)
+	}
+	plain, compression, free, err := decompress(packed)
 	if err != nil {
-		return nil, Source{}, fmt.Errorf("cannot read the trace: %w", err)
+		return err
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, Source{}, fmt.Errorf("%s: is a directory; give the file of a trace", path)
+	r.free = free
+	buffered, ok := plain.(*bufio.Reader)
+	if !ok {
+		buffered = bufio.NewReaderSize(plain, bufferSize)
 	}
-	return LoadReader(ctx, f, path, opts, progress)
-}
-
-// LoadReader is Load for what is open already. name stands in errors, and its
-// last element in the Source. The size is known if r has the Stat method of a
-// file. r is read to its end and not closed.
-func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOptions, progress func(bytesDone, bytesTotal int64)) (*Trace, Source, error) {
-	if progress == nil {
-		progress = func(int64, int64) {}
+	if head, _ := buffered.Peek(4); compression != "" && string(head) == parquetMagic {
+		return fmt.Errorf("is a Parquet file inside %s; decompress it first, as a table is read from its end", compression)
 	}
-	m := meter{ctx: ctx, r: r, hash: sha256.New(), progress: progress}
-	if f, ok := r.(interface{ Stat() (fs.FileInfo, error) }); ok {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			m.total = info.Size()
+	r.lines = &lineReader{name: r.name, in: buffered, format: compression, most: r.opts.MaxLineBytes}
+	first, err := r.lines.peek()
+	if err == io.EOF {
+		// An empty trace, which Load refuses.
+		r.err, r.format = io.EOF, Mooncake
+	} else if err != nil {
+		// It is for Read to say, as with any other line.
+		r.err, r.format = err, Mooncake
+	} else if r.format == Auto {
+		if r.format, r.by, err = detect(first); err != nil {
+			return &ParseError{File: r.name, Line: r.lines.line, Err: err}
 		}
 	}
-	progress(0, m.total)
-	fail := func(err error) (*Trace, Source, error) {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return nil, Source{}, err
+	if r.opts.BlockSize == 0 {
+		r.opts.BlockSize = r.format.defaultBlockSize()
 	}
-
-	reader, err := NewReader(&m, name, opts)
-	if err != nil {
-		return fail(err)
+	if err := r.newDecoder(); err != nil || r.err != nil {
+		return err
 	}
-	defer reader.Close()
-	b := builder{blockSize: reader.opts.BlockSize}
-	var q Request
-	for {
-		if err := reader.Read(&q); err == io.EOF {
-			break
-		} else if err != nil {
-			return fail(err)
-		}
-		if field, err := b.add(&q); err != nil {
-			return fail(&ParseError{File: name, Line: q.Line, Field: field, Err: err})
-		}
+	if d, ok := r.decode.(*agenticDecoder); ok && d.begins(first) && r.failed() {
+		return r.problems[0]
 	}
-	if len(b.rows) == 0 {
-		return fail(&ParseError{File: name, Err: errors.New("has no requests; is it the right file?")})
-	}
-	if m.done > 0 {
-		progress(m.done, m.total)
-	}
-	return b.trace(), Source{
-		Name: filepath.Base(name), SHA256: hex.EncodeToString(m.hash.Sum(nil)), Bytes: m.done,
-		Warnings: reader.Warnings(), Generator: reader.Generator(),
-	}, nil
+	return nil
 }
 
-// meter sums, counts and reports the bytes that pass, and stops when ctx ends.
-type meter struct {
-	ctx         context.Context
-	r           io.Reader
-	hash        hash.Hash
-	progress    func(done, total int64)
-	done, total int64
-	reported    int64
+func (r *Reader) newDecoder() error {
+	if r.opts.TimeUnit != "" && r.format == Azure {
+		return errors.New("--time-unit has no effect on azure, whose times are dates; leave it out")
+	}
+	if r.opts.Prefixes != nil && r.format != Azure && r.format != BurstGPT {
+		return fmt.Errorf("--shared-prefix is for traces of lengths alone, and this one is %s; leave it out", r.format)
+	}
+	if r.opts.SessionsPerSecond != 0 && r.format != AppliedCompute {
+		return fmt.Errorf("--arrivals-per-second is for traces without arrival times, and this one is %s; leave it out", r.format)
+	}
+	switch r.format {
+	case Bailian:
+		r.decode = newBailianDecoder(r)
+	case Agentic:
+		r.decode = newAgenticDecoder(r)
+	case AppliedCompute:
+		r.decode = newAppliedComputeDecoder(r)
+	case Azure, BurstGPT:
+		r.decode = newCSVDecoder(r)
+	case AIPerf:
+		r.decode = newAIPerfDecoder(r)
+	default:
+		r.decode = &mooncakeDecoder{r: r}
+	}
+	return nil
 }
 
-func (m *meter) Read(p []byte) (int, error) {
-	if err := m.ctx.Err(); err != nil {
-		return 0, err
+// Close frees what the reader holds. It does not close what it reads from.
+func (r *Reader) Close() error {
+	if r.free != nil {
+		r.free()
+		r.free = nil
+		r.err = errors.New("trace: the reader is closed")
 	}
-	n, err := m.r.Read(p)
-	m.hash.Write(p[:n])
-	m.done += int64(n)
-	if m.done-m.reported >= 1<<20 {
-		m.reported = m.done
-		m.progress(m.done, m.total)
-	}
-	return n, err
+	return nil
 }
 
-// decompress returns what r holds, recognised by its first bytes, with a name
-// for errors and a function that frees what the decompressor holds.
-func decompress(r *bufio.Reader) (plain io.Reader, format string, free func(), err error) {
-	nothing := func() {}
-	head, err := r.Peek(6)
-	if err != nil && err != io.EOF {
-		return nil, "", nil, err
+// Format returns the format that the trace is read as.
+func (r *Reader) Format() Format { return r.format }
+
+// BlockSize returns the number of tokens that an id stands for.
+func (r *Reader) BlockSize() int { return r.opts.BlockSize }
+
+// Read fills req with the next request. req.HashIDs is written over and grown as
+// needed. At the end it returns io.EOF. After an error it returns the same error
+// again.
+func (r *Reader) Read(req *Request) error {
+	if r.err == nil {
+		var problems []*ParseError
+		if problems, r.err = r.next(req); r.err == nil && len(problems) > 0 {
+			r.err = problems[0]
+		}
 	}
-	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
+	return r.err
+}
+
+// next fills req with the next request, or returns what is wrong with its row,
+// after which it can be called again. err ends the trace.
+func (r *Reader) next(req *Request) (problems []*ParseError, err error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	if r.table != nil {
+		if err := r.table.read(req); err != nil {
+			return nil, err
+		}
+		r.finish(req)
+		return nil, nil
+	}
+	r.problems = r.problems[:0]
+	for ready := r.decode.more(req); !ready; {
+		line, err := r.lines.next()
+		if err != nil {
+			return nil, err
+		}
+		ready = r.decode.line(line, req)
+		if len(r.problems) > 0 {
+			return r.problems, nil
+		}
+	}
+	req.Line = r.lines.line
+	r.finish(req)
+	return nil, nil
+}
+
+// finish notes what is odd about a request.
+func (r *Reader) finish(req *Request) {
+	if blocks := (req.InputLength + r.opts.BlockSize - 1) / r.opts.BlockSize; len(req.HashIDs) > blocks {
+		r.note(spareIDs)
+	}
+	if req.InputLength == 0 {
+		r.note(emptyPrompt)
+	}
+	if req.Timestamp < r.previous {
+		r.note(unsorted)
+	}
+	if !math.IsNaN(req.Timestamp) {
+		r.previous = req.Timestamp
+	}
+	r.rows++
+}
+
+// fail notes what is wrong with a field of the current row.
+func (r *Reader) fail(field string, err error) {
+	r.problems = append(r.problems, &ParseError{File: r.name, Line: r.lines.line, Field: field, Err: err})
+}
+
+// failed says whether anything is wrong with the current row.
+func (r *Reader) failed() bool { return len(r.problems) > 0 }
+
+// Generator returns the parameters that the first row records if a generator
+// made the trace, else nil. It is known after the first Read.
+func (r *Reader) Generator() json.RawMessage { return r.generator }
+
+// Notes says as what the trace is read and what of that was inferred.
+func (r *Reader) Notes() []string {
+	how := "as told"
 	switch {
-	case has("\x1f\x8b"):
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, "", nil, badCompression("gzip", err)
-		}
-		return z, "gzip", nothing, nil
-	case has("\x28\xb5\x2f\xfd"), len(head) >= 4 && head[0]&0xf0 == 0x50 && has(string(head[:1])+"\x2a\x4d\x18"):
-		// One thread: decompression is a small part of the work, and a reader
-		// that is dropped leaves no goroutine behind.
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return nil, "", nil, badCompression("zstd", err)
-		}
-		return z, "zstd", z.Close, nil
+	case r.by != "":
+		how = "found by " + r.by
+	case r.opts.Format == Auto:
+		how = "assumed, as nothing says otherwise"
 	}
-	for _, other := range []struct{ magic, name string }{
-		{"BZh", "bzip2"}, {"\xfd7zXZ", "xz"}, {"PK\x03\x04", "zip"}, {"\x04\x22\x4d\x18", "lz4"}, {"PAR1", "Parquet"},
-	} {
-		if has(other.magic) {
-			return nil, "", nil, fmt.Errorf("is a %s file; give the trace as JSON lines, plain or compressed with gzip or zstd", other.name)
-		}
+	units := r.format.units()
+	if r.opts.TimeUnit == "s" {
+		units = "times in seconds, as told"
+	} else if r.opts.TimeUnit == "ms" {
+		units = "times in ms, as told"
 	}
-	return r, "", nothing, nil
+	tokens := fmt.Sprintf("%d tokens an id", r.opts.BlockSize)
+	if r.opts.BlockSize == 1 {
+		tokens = "1 token an id"
+	}
+	notes := []string{fmt.Sprintf("read as %s (%s): %s, %s", r.format, how, units, tokens)}
+	return append(notes, r.notes...)
 }
 
-func badCompression(format string, err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("the %s data is cut (%w); fetch or compress the file again", format, io.ErrUnexpectedEOF)
+// The oddities that are accepted and counted.
+const (
+	cutInput = iota
+	spareIDs
+	emptyPrompt
+	unsorted
+	lenient
+	missingOutput
+	failedRequest
+	madeUpIDs
+	madeUpPrefix
+	madeUpText
+	madeUpArrival
+	unknownParent
+	secondChild
+	severalDependencies
+	estimatedStart
+	dispatchTrigger
+	lateNotBefore
+	accumulated
+	numOddities
+)
+
+type oddity struct{ rows, firstLine int }
+
+func (r *Reader) note(kind int) {
+	o := &r.odd[kind]
+	if o.rows++; o.rows == 1 && r.lines != nil {
+		o.firstLine = r.lines.line
 	}
-	return fmt.Errorf("the %s data is damaged (%w); fetch or compress the file again", format, err)
+}
+
+// Warnings says what was odd in the rows read so far and what of them was made
+// up or lost, one sentence each.
+func (r *Reader) Warnings() []string {
+	var w []string
+	for kind, o := range r.odd {
+		if o.rows == 0 {
+			continue
+		}
+		count, have, are, wait := strconv.Itoa(o.rows)+" rows", "have", "are", "wait"
+		if o.rows == 1 {
+			count, have, are, wait = "1 row", "has", "is", "waits"
+		}
+		var text string
+		switch kind {
+		case cutInput:
+			text = fmt.Sprintf("%s %s an input_length above %d tokens for each id, which was cut to that", count, have, r.opts.BlockSize)
+		case spareIDs:
+			text = fmt.Sprintf("%s %s more ids than input_length needs at %d tokens an id", count, have, r.opts.BlockSize)
+		case emptyPrompt:
+			text = fmt.Sprintf("%s %s an empty prompt", count, have)
+		case unsorted:
+			text = fmt.Sprintf("%s %s out of the order of time", count, are)
+		case lenient:
+			text = fmt.Sprintf("%s %s numbers as text or with a fraction of 0, which were taken as whole numbers", count, have)
+		case missingOutput:
+			text = fmt.Sprintf("%s %s no output length and got %d tokens", count, have, r.opts.MissingOutput)
+		case failedRequest:
+			text = fmt.Sprintf("%s %s an output of 0 tokens: requests that failed when they were recorded", count, have)
+		case madeUpIDs:
+			text = fmt.Sprintf("%s %s lengths alone and got ids of their own: no prompt shares a prefix with another", count, have)
+		case madeUpPrefix:
+			text = fmt.Sprintf("%s %s lengths alone; which prefixes they share is made up (%s)", count, have, r.opts.Prefixes)
+		case madeUpText:
+			text = fmt.Sprintf("%s %s text, whose length was taken as a token for every %v bytes", count, have, r.opts.BytesPerToken)
+		case madeUpArrival:
+			text = fmt.Sprintf("%s %s no arrival time and got one: %v sessions a second, evenly spaced", count, have, r.opts.SessionsPerSecond)
+		case unknownParent:
+			text = fmt.Sprintf("%s %s a parent that no earlier row has, and begin sessions", count, have)
+		case secondChild:
+			text = fmt.Sprintf("%s %s a parent that another row continues already, and begin sessions of their own at their times", count, have)
+		case severalDependencies:
+			text = fmt.Sprintf("%s %s for several requests, of which only one is kept: the one that ends last if a token of output takes %v ms", count, wait, r.opts.TokenMS)
+		case estimatedStart:
+			text = fmt.Sprintf("%s %s for a request that another row continues already, and begin sessions of their own at a time that holds if a token of output takes %v ms", count, wait, r.opts.TokenMS)
+		case dispatchTrigger:
+			text = fmt.Sprintf("%s %s for the dispatch of a request and begin sessions of their own at the time that this is estimated to happen", count, wait)
+		case lateNotBefore:
+			text = fmt.Sprintf("%s %s a not_before_ms after what they wait for, by estimate, which is not kept", count, have)
+		case accumulated:
+			text = fmt.Sprintf("%s %s the prompt and the answer of the turn before them put in front, as AIPerf does; blocks that this completes are shared with later turns of the session alone", count, have)
+		}
+		if o.firstLine > 0 {
+			text += fmt.Sprintf(" (first on line %d)", o.firstLine)
+		}
+		w = append(w, text)
+	}
+	return w
 }

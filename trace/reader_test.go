@@ -291,7 +291,8 @@ func TestCompression(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if want := (Source{Name: "trace.txt", SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(data))}); !reflect.DeepEqual(src, want) {
+		if want := (Source{Name: "trace.txt", SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(data)), Format: Mooncake,
+			Notes: []string{"read as mooncake (found by the field hash_ids): times in ms, 512 tokens an id"}}); !reflect.DeepEqual(src, want) {
 			t.Errorf("%s: source %+v, want %+v", name, src, want)
 		}
 		if _, _, err := LoadReader(t.Context(), iotest.OneByteReader(bytes.NewReader(data)), "x", ReaderOptions{}, nil); err != nil {

@@ -253,7 +253,7 @@ func checkBlockSize(n int) error {
 }
 
 func badTime(text string) error {
-	return fmt.Errorf("%s is no time; give a finite number of ms, 0 or more", text)
+	return fmt.Errorf("%s is no time; give a finite number, 0 or more", text)
 }
 
 func badLength(text string) error {

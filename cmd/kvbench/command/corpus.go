@@ -56,6 +56,7 @@ in place of the trace. The same trace, flags and seed give the same bytes.`,
 			}
 			progress := a.progress()
 			defer progress.Done()
+			in.Note = a.noteTrace
 			c, odd, err := trial.Open(cmd.Context(), in, progress)
 			if err != nil {
 				return err
@@ -75,6 +76,7 @@ in place of the trace. The same trace, flags and seed give the same bytes.`,
 		},
 	}
 	prep.register(cmd.Flags())
+	prep.reading.complete(cmd)
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
 	return cmd

@@ -11,7 +11,6 @@ import (
 	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
-	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/traces"
 )
 
@@ -19,29 +18,30 @@ import (
 // them.
 type prepareFlags struct {
 	options corpus.Options
+	reading readingFlags
 	ttl     time.Duration
 	seed    uint64
 	window  time.Duration
-	maxLine int
 }
 
 // preparation are the names of the flags, which a saved corpus has settled.
 var preparation = []string{
 	"workers", "dp-ranks", "trace-block-size", "block-size", "gpu-blocks", "length-factor",
 	"duplication-factor", "speed-up", "rescale", "seed", "duration", "approximate", "ttl",
+	"format", "time-unit", "lenient", "missing-output", "keep-ids", "shared-prefix", "arrivals-per-second",
+	"bytes-per-token", "token-ms",
 }
 
 func (p *prepareFlags) register(fl *pflag.FlagSet) {
 	o := &p.options
 	fl.IntVar(&o.Workers, "workers", 16, "inference workers")
 	fl.IntVar(&o.DPRanks, "dp-ranks", 1, "data-parallel ranks of each worker; each is a cache of its own")
-	fl.IntVar(&o.TraceBlockSize, "trace-block-size", trace.DefaultBlockSize, "tokens that a hash id of the trace stands for")
 	fl.IntVar(&o.BlockSize, "block-size", 128, "tokens of a block of the engine")
 	fl.IntVar(&o.GPUBlocks, "gpu-blocks", 16384, "blocks that a rank's cache holds")
 	fl.IntVar(&o.LengthFactor, "length-factor", 1, "make every prompt this many times as long")
 	fl.IntVar(&o.DuplicationFactor, "duplication-factor", 1, "play this many disjoint copies of the trace at the same times")
 	fl.Float64Var(&o.SpeedUp, "speed-up", 1, "divide the trace's times by this before the mock engines see them")
-	fl.IntVar(&p.maxLine, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
+	p.reading.register(fl)
 	fl.StringVar(&o.Rescale, "rescale", "rank", "scale the timelines to the window: each rank's on its own (rank), or all by one factor (global)")
 	fl.StringVar(&o.Approximate, "approximate", "", "in the place of the engines' KV events, store every routing decision for its rank, until a time has passed (ttl) or --gpu-blocks are full (lru)")
 	fl.DurationVar(&p.ttl, "ttl", retention.DefaultTTL, "how long --approximate ttl keeps a block after the last decision that had it, in the trace's time")
@@ -51,7 +51,12 @@ func (p *prepareFlags) register(fl *pflag.FlagSet) {
 
 // input checks what the flags say together and names the work.
 func (p *prepareFlags) input(fl *pflag.FlagSet, source string) (trial.Input, error) {
-	in := trial.Input{Source: source, Options: p.options, Seed: p.seed, Window: p.window, MaxLineBytes: p.maxLine}
+	in := trial.Input{Source: source, Options: p.options, Seed: p.seed, Window: p.window}
+	reading, err := p.reading.options()
+	if err != nil {
+		return in, err
+	}
+	in.Reading, in.Options.TraceBlockSize = reading, reading.BlockSize
 	saved, err := trial.IsCorpus(source)
 	if err != nil {
 		return in, err

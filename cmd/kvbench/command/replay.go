@@ -47,8 +47,9 @@ func (a *app) replay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay TRACE|CORPUS|NAME",
 		Short: "Run one trial: replay a trace through an index",
-		Long: `Run one trial. The argument is a Mooncake trace (.jsonl, also .gz or .zst), a
-corpus saved by 'kvbench corpus write', or the name of an embedded trace.
+		Long: `Run one trial. The argument is a trace (Mooncake's, AIPerf's, Bailian's and others, plain,
+.gz or .zst; see --format), a corpus saved by 'kvbench corpus write', or the
+name of an embedded trace.
 
 The trace is prepared (requests go to ranks, mock engines turn them into KV
 events, timelines are scaled to the window), then replayed against the index at
@@ -75,6 +76,7 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out and --cpu-profile if they exist")
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
+	prep.reading.complete(cmd)
 	fl.BoolVar(&f.keepUp, "require-kept-up", false, "exit with 3 if the index did not keep up")
 	return cmd
 }
@@ -139,6 +141,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	progress := a.progress()
 	defer progress.Done()
 	began := time.Now()
+	in.Note = a.noteTrace
 	c, odd, err := trial.Open(ctx, in, progress)
 	if err != nil {
 		return err
@@ -157,7 +160,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	if err != nil {
 		return err
 	}
-	rec, err := trial.Run(ctx, f.cfg, a.argv, time.Since(began))
+	rec, err := trial.Run(ctx, f.cfg, a.commandLine(), time.Since(began))
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (a *app) trace() *cobra.Command {
 }
 
 func (a *app) traceInfo() *cobra.Command {
-	var opts trace.ReaderOptions
+	var reading readingFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:               "info TRACE|NAME",
@@ -39,6 +39,10 @@ func (a *app) traceInfo() *cobra.Command {
 		Args:              exactArgs("a TRACE or the NAME of an embedded one"),
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := reading.options()
+			if err != nil {
+				return err
+			}
 			progress := a.progress()
 			defer progress.Done()
 			t, src, err := trial.LoadTrace(cmd.Context(), args[0], opts, progress)
@@ -52,16 +56,18 @@ func (a *app) traceInfo() *cobra.Command {
 					Name      string          `json:"name"`
 					SHA256    string          `json:"sha256"`
 					Bytes     int64           `json:"bytes"`
+					Format    trace.Format    `json:"format"`
+					Notes     []string        `json:"notes"`
 					Warnings  []string        `json:"warnings"`
 					Generator json.RawMessage `json:"generator,omitempty"`
 					trace.Info
-				}{src.Name, src.SHA256, src.Bytes, orEmpty(src.Warnings), src.Generator, info})
+				}{src.Name, src.SHA256, src.Bytes, src.Format, src.Notes, orEmpty(src.Warnings), src.Generator, info})
 			}
 			return writeTraceInfo(a.stdout, src, info)
 		},
 	}
-	cmd.Flags().IntVar(&opts.BlockSize, "trace-block-size", trace.DefaultBlockSize, "tokens that a hash id stands for")
-	cmd.Flags().IntVar(&opts.MaxLineBytes, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line accepted")
+	reading.register(cmd.Flags())
+	reading.complete(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -73,6 +79,9 @@ func writeTraceInfo(w io.Writer, src trace.Source, info trace.Info) error {
 	}
 	row("trace", "%s, %d bytes", src.Name, src.Bytes)
 	row("sha256", "%s", src.SHA256)
+	how, units, _ := strings.Cut(strings.TrimPrefix(src.Notes[0], "read as "), ": ")
+	row("format", "%s", how)
+	row("", "%s", units)
 	row("requests", "%d in %d sessions", info.Requests, info.Sessions)
 	span := fmt.Sprintf("%.3g days", info.SpanMS/86_400_000)
 	if info.SpanMS < 30*86_400_000 {
@@ -94,6 +103,11 @@ func writeTraceInfo(w io.Writer, src trace.Source, info trace.Info) error {
 	}
 	if err := tw.Flush(); err != nil {
 		return err
+	}
+	for _, text := range src.Notes[1:] {
+		if _, err := fmt.Fprintf(w, "note: %s\n", text); err != nil {
+			return err
+		}
 	}
 	for _, text := range src.Warnings {
 		if _, err := fmt.Fprintf(w, "warning: %s\n", text); err != nil {

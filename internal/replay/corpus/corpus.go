@@ -146,6 +146,7 @@ type Options struct {
 	Workers           int     `json:"workers"`
 	DPRanks           int     `json:"dp_ranks"` // data-parallel ranks of each worker
 	TraceBlockSize    int     `json:"trace_block_size"`
+	TraceReading      string  `json:"trace_reading,omitempty"` // format and flags that the trace was read with; "": mooncake without any
 	BlockSize         int     `json:"block_size"`
 	GPUBlocks         int     `json:"gpu_blocks"`
 	LengthFactor      int     `json:"length_factor"`

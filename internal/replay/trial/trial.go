@@ -30,12 +30,13 @@ type Input struct {
 	// embedded trace. A file of that name comes before an embedded trace.
 	Source  string
 	Options corpus.Options // for a trace; a corpus has its own
-	// MaxLineBytes is the longest line of a trace that is accepted; 0: the
-	// reader's default.
-	MaxLineBytes int
-	Seed         uint64
-	Window       time.Duration
-	Time         mocker.TimeModel // nil: the default model
+	// Reading says how a trace is read. Its BlockSize is Options.TraceBlockSize.
+	Reading trace.ReaderOptions
+	Seed    uint64
+	Window  time.Duration
+	Time    mocker.TimeModel // nil: the default model
+	// Note is told what was inferred about a trace; nil: it is not wanted.
+	Note func(text string) `json:"-"`
 }
 
 // Progress is told how far the preparation is. Any method may be called from
@@ -66,10 +67,17 @@ func Open(ctx context.Context, in Input, p Progress) (*corpus.Corpus, []string, 
 		in.Time = mocker.DefaultTime
 	}
 	in.Options.TimeModel = fmt.Sprint(in.Time)
-	t, src, err := LoadTrace(ctx, in.Source, trace.ReaderOptions{BlockSize: in.Options.TraceBlockSize, MaxLineBytes: in.MaxLineBytes}, p)
+	in.Reading.BlockSize = in.Options.TraceBlockSize
+	t, src, err := LoadTrace(ctx, in.Source, in.Reading, p)
 	if err != nil {
 		return nil, nil, err
 	}
+	if in.Note != nil {
+		for _, text := range src.Notes {
+			in.Note(text)
+		}
+	}
+	in.Options.TraceReading = in.Reading.Text(src.Format)
 	c, err := prepare.Prepare(ctx, t, prepare.Origin{Name: src.Name, SHA256: src.SHA256},
 		in.Options, in.Seed, in.Window, in.Time, stepper(p, "prepare"))
 	return c, src.Warnings, err
