@@ -8,8 +8,10 @@ package traces
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 )
 
@@ -61,4 +63,32 @@ func Open(name string) (fs.File, error) {
 		return nil, fmt.Errorf("there is no embedded trace %q; there are %s", name, strings.Join(Names(), ", "))
 	}
 	return f, nil
+}
+
+// OpenFile opens the trace in a file, or the embedded trace of that name if there
+// is no such file.
+func OpenFile(source string) (fs.File, error) {
+	f, err := os.Open(source)
+	switch {
+	case err == nil:
+		info, err := f.Stat()
+		if err == nil && info.IsDir() {
+			err = fmt.Errorf("%s: is a directory; give the file of a trace", source)
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		return f, nil
+	case !errors.Is(err, fs.ErrNotExist) || strings.ContainsRune(source, os.PathSeparator):
+		return nil, fmt.Errorf("cannot read the trace: %w", err)
+	}
+	if embedded, err := files.Open(source + suffix); err == nil {
+		return embedded, nil
+	}
+	text := fmt.Sprintf("%s: no such file, and no embedded trace of that name; there are %s", source, strings.Join(Names(), ", "))
+	if _, err := Find(source); err == nil {
+		text = fmt.Sprintf("%s: no such file; 'kvbench trace fetch %s' downloads the public trace of that name, whose file is then to be given", source, source)
+	}
+	return nil, errors.New(text)
 }

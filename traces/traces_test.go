@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -126,5 +127,36 @@ func TestEntries(t *testing.T) {
 	}
 	if _, err := Open("nothing"); err == nil {
 		t.Error("nothing can be opened")
+	}
+}
+
+func TestOpenFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	read := func(source string) (string, error) {
+		f, err := OpenFile(source)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		b, err := io.ReadAll(f)
+		return string(b), err
+	}
+	if b, err := read("agentic-small"); err != nil || len(b) < 1000 {
+		t.Errorf("an embedded trace: %d bytes, %v", len(b), err)
+	}
+	// A file comes before an embedded trace of its name.
+	if err := os.WriteFile("agentic-small", []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := read("agentic-small"); err != nil || b != "mine" {
+		t.Errorf("a file: %q, %v", b, err)
+	}
+	for source, want := range map[string]string{
+		".": "is a directory", "none": "no embedded trace of that name; there are agentic-small", "./conversation-small": "cannot read the trace",
+		"mooncake-conversation": "kvbench trace fetch mooncake-conversation",
+	} {
+		if _, err := read(source); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", source, err, want)
+		}
 	}
 }
