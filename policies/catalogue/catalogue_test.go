@@ -306,6 +306,28 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// TestYAMLOfHostileFiles reads files that made the parser of YAML take seconds or
+// minutes when they could be longer and deeper. If one does again, the test runs
+// into its time limit.
+func TestYAMLOfHostileFiles(t *testing.T) {
+	for _, unit := range []string{"[", "{", "{a: ", "[a,", "- ", "- [\n", "? ", "a: ", ": ", "<<: ", "&a ", "*a ", "!a ", "\"", "a:\n - ", "[]", "a: |\n"} {
+		if _, err := ParseYAML("p.yaml", []byte(strings.Repeat(unit, maxFile/len(unit))), Standard()); err == nil {
+			t.Errorf("%q again and again is a policy", unit)
+		}
+	}
+	for yaml, want := range map[string]string{
+		strings.Repeat(" ", maxFile+1): "p.yaml:1:1: larger than",
+		"\n" + strings.Repeat("[", 65): "p.yaml:2:65: more than 64 brackets",
+	} {
+		if _, err := ParseYAML("p.yaml", []byte(yaml), Standard()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	if _, err := ParseYAML("p.yaml", []byte("# "+strings.Repeat("[]", 100)+"\npolicy: random"), Standard()); err != nil {
+		t.Errorf("closed brackets: %v", err)
+	}
+}
+
 func FuzzYAML(f *testing.F) {
 	for _, s := range []string{"policy: random", "policy:\n  sticky: {slack: 3, inner: {chwbl: {key: session}}}", "filter: [preferred-tags]\nscore: {cache: 1}\npick: min", "policy: &a [*a]"} {
 		f.Add([]byte(s))

@@ -46,8 +46,8 @@ func Parse(text string, defs []Definition) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxText {
-		return nil, fmt.Errorf("%s: larger than %d bytes; that is not a policy", name, maxText)
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d bytes; that is not a policy", name, maxFile)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {

@@ -79,8 +79,11 @@ type item struct {
 }
 
 // maxText bounds a policy, which people write by hand, and maxDepth its nesting.
+// maxFile bounds a file: the parser of YAML takes a time that can grow with the
+// square of its length.
 const (
 	maxText  = 1 << 16
+	maxFile  = 1 << 13
 	maxDepth = 32
 )
 

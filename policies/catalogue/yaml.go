@@ -13,8 +13,11 @@ import (
 // parseYAML reads the form of a policy in a file. It has the same meaning as the
 // text: both become an expr, which is checked in one way.
 func parseYAML(src *source, data []byte) (expr, error) {
-	if len(data) > maxText {
-		return expr{}, src.errorf(place{1, 1}, "larger than %d bytes; that is not a policy", maxText)
+	if len(data) > maxFile {
+		return expr{}, src.errorf(place{1, 1}, "larger than %d bytes; that is not a policy", maxFile)
+	}
+	if at, deep := tooDeep(data); deep {
+		return expr{}, src.errorf(at, "more than %d brackets are open; that is not a policy", 2*maxDepth)
 	}
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -51,6 +54,26 @@ func parseYAML(src *source, data []byte) (expr, error) {
 		return expr{at: c.at, call: &c}, err
 	}
 	return y.composed(fields, y.at(f.Docs[0].Body), 0)
+}
+
+// tooDeep says where too many brackets are open for a policy. Those in strings
+// and comments count too.
+func tooDeep(data []byte) (place, bool) {
+	open, at := 0, place{1, 0}
+	for _, c := range string(data) {
+		at.column++
+		switch c {
+		case '\n':
+			at = place{at.line + 1, 0}
+		case '[', '{':
+			if open++; open > 2*maxDepth {
+				return at, true
+			}
+		case ']', '}':
+			open = max(0, open-1)
+		}
+	}
+	return place{}, false
 }
 
 // yamlReader turns nodes of YAML into what textParser makes of text.
