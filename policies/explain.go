@@ -21,6 +21,12 @@ type Explanation struct {
 	Picker string
 	// Choice is what Select would return now.
 	Choice Choice
+
+	// The inputs that the pipeline declares, as its components see them; those by
+	// slot are copies. Nil where they are not declared.
+	Cache   []uint32 // leading blocks held, by slot
+	Load    *LoadColumns
+	Session *SessionInput
 }
 
 // Drop is a candidate that a filter dropped.
@@ -67,6 +73,20 @@ func (p *Pipeline) explain(e *Explanation, r *Request, s *State) (err error) {
 	}()
 	if err := p.gather(r, s); err != nil {
 		return err
+	}
+	if p.inputs.Has(Cache) {
+		e.Cache = slices.Clone(p.now.cache.Overlap)
+	}
+	if p.inputs.Has(Load) {
+		l := p.now.load
+		e.Load = &LoadColumns{
+			Known: slices.Clone(l.Known), PrefillTokens: slices.Clone(l.PrefillTokens), DecodeBlocks: slices.Clone(l.DecodeBlocks),
+			Requests: slices.Clone(l.Requests), SharedBlocks: slices.Clone(l.SharedBlocks), Sharing: slices.Clone(l.Sharing),
+		}
+	}
+	if p.inputs.Has(Session) {
+		s := p.now.session
+		e.Session = &s
 	}
 	for i := range p.filterViews {
 		before := slices.Clone(p.now.rows)

@@ -71,6 +71,10 @@ func TestExplain(t *testing.T) {
 			if choice != e.Choice || choice != want {
 				t.Fatalf("%s: explained %+v, chosen %+v, without explanation %+v", text, e.Choice, choice, want)
 			}
+			in := explained.Inputs()
+			if in.Has(policies.Cache) != (e.Cache != nil) || in.Has(policies.Load) != (e.Load != nil) || e.Cache != nil && !slices.Equal(e.Cache, cache) {
+				t.Fatalf("%s reads %v: %+v", text, in, e)
+			}
 			row := slices.Index(e.Rows, choice.Slot)
 			if row < 0 || len(e.Rows)+len(e.Dropped) != 4 || (len(e.Total) > 0) != (len(e.Terms) > 0) {
 				t.Fatalf("%s: %+v", text, e)

@@ -9,23 +9,44 @@ import (
 	"github.com/kvbench/kvbench/mocker"
 )
 
+// The names of the bounds.
+const (
+	SharedCache    = "one shared cache"
+	UnboundedCache = "unbounded cache"
+)
+
 // boundJob is one cache to play.
 type boundJob struct {
 	name   string
 	blocks int // 0: no bound
+
+	result *Bound
 }
 
-func boundJobs(cfg *Config) []boundJob {
+func boundJobs(cfg *Config) []*boundJob {
 	if !cfg.Bounds {
 		return nil
 	}
-	return []boundJob{
-		{"one shared cache", min(1<<30, cfg.Workers*cfg.Engine.Blocks)},
-		{"unbounded cache", 0},
+	total, _ := cfg.Engine.allBlocks(cfg.Workers)
+	return []*boundJob{
+		{name: SharedCache, blocks: min(1<<30, total)},
+		{name: UnboundedCache},
 	}
 }
 
-// run plays the trace through the cache. A request that the engines would refuse
+// do implements task.
+func (j *boundJob) do(ctx context.Context, cfg *Config) (err error) {
+	j.result, err = j.run(ctx, cfg)
+	return err
+}
+
+// report implements task.
+func (j *boundJob) report(_ *Config, res *Result) error {
+	res.Bounds = append(res.Bounds, *j.result)
+	return nil
+}
+
+// run plays the trace through the cache. A request that every engine would refuse
 // is left out.
 func (j *boundJob) run(ctx context.Context, cfg *Config) (*Bound, error) {
 	t, size := cfg.Trace, cfg.Engine.BlockSize
@@ -50,6 +71,7 @@ func (j *boundJob) run(ctx context.Context, cfg *Config) (*Bound, error) {
 	slices.SortStableFunc(order, func(a, b arrival) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.row, b.row)) })
 
 	b := &Bound{Name: j.name, Blocks: j.blocks}
+	_, largest := cfg.Engine.allBlocks(cfg.Workers)
 	capacity := j.blocks
 	if capacity == 0 {
 		capacity = 1 << 30
@@ -65,7 +87,7 @@ func (j *boundJob) run(ctx context.Context, cfg *Config) (*Bound, error) {
 		chain.Start(t, a.row, size, cfg.Seeds[0])
 		prompt := chain.Prompt()
 		tokens := prompt + max(0, t.Request(a.row).OutputLength-1)
-		if blocks := (tokens + size - 1) / size; prompt == 0 || blocks > cfg.Engine.Blocks {
+		if blocks := (tokens + size - 1) / size; prompt == 0 || blocks > largest {
 			continue
 		}
 		_, sequences := chain.Blocks(tokens)

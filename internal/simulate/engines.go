@@ -24,6 +24,8 @@ type Engines struct {
 	// Blocks is the size of a rank's pool, BlockSize the tokens of a block or page.
 	Blocks    int
 	BlockSize int
+	// RankBlocks, if not empty, has the size of each rank's pool instead.
+	RankBlocks []int
 	// VLLM and SGLang have the rest; that of the other kind is not looked at.
 	// Their pools, blocks and time models are set from here.
 	VLLM   vllm.Config
@@ -37,15 +39,32 @@ type rankEngine interface {
 	Cached(c *mocker.Chain, known int) int
 }
 
-func (e *Engines) open(time steptime.Model, l engine.Listener) (rankEngine, error) {
+// blocks returns the size of a rank's pool.
+func (e *Engines) blocks(rank int) int {
+	if len(e.RankBlocks) > 0 {
+		return e.RankBlocks[rank]
+	}
+	return e.Blocks
+}
+
+// allBlocks returns the sizes of all pools together and of the largest.
+func (e *Engines) allBlocks(ranks int) (total, largest int) {
+	for i := range ranks {
+		total += e.blocks(i)
+		largest = max(largest, e.blocks(i))
+	}
+	return total, largest
+}
+
+func (e *Engines) open(rank int, time steptime.Model, l engine.Listener) (rankEngine, error) {
 	switch e.Kind {
 	case VLLM:
 		c := e.VLLM
-		c.Blocks, c.BlockSize, c.Time = e.Blocks, e.BlockSize, time
+		c.Blocks, c.BlockSize, c.Time = e.blocks(rank), e.BlockSize, time
 		return vllm.New(c, l)
 	case SGLang:
 		c := e.SGLang
-		c.Blocks, c.BlockSize, c.Time = e.Blocks, e.BlockSize, time
+		c.Blocks, c.BlockSize, c.Time = e.blocks(rank), e.BlockSize, time
 		return sglang.New(c, l)
 	}
 	return nil, fmt.Errorf("no engine %q; there are %s and %s", e.Kind, VLLM, SGLang)
@@ -72,7 +91,10 @@ type SGLangOptions struct {
 
 // record puts the engines into the options of a result.
 func (e *Engines) record(o *Options) {
-	o.Engine, o.GPUBlocks, o.BlockSize = e.Kind, e.Blocks, e.BlockSize
+	o.Engine, o.GPUBlocks, o.RankBlocks, o.BlockSize = e.Kind, e.Blocks, e.RankBlocks, e.BlockSize
+	if len(e.RankBlocks) > 0 {
+		o.GPUBlocks = 0
+	}
 	if e.Kind == SGLang {
 		c := &e.SGLang
 		o.SGLang = &SGLangOptions{c.MaxPrefillTokens, c.ChunkedPrefillSize, c.MaxSeqs, c.ClipNewTokens, c.Conservativeness}

@@ -7,13 +7,34 @@ import (
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/results"
+	"github.com/kvbench/kvbench/trace"
 )
+
+// Request is what became of a request.
+type Request struct {
+	fleet.Outcome
+	Turn     int   // in its session, from 0
+	WarmUp   bool  // left out of the figures after warm-up
+	Good     bool  // completed within all limits of the SLO
+	Expected int   // prompt tokens that the router took to be in the rank's cache; -1: it does not look
+	MaxGap   int64 // longest time between two tokens, ns; 0 with fewer than 2
+	Again    int64 // tokens known when it was admitted again, summed up
+	AgainHit int64 // of these, from the cache
+}
 
 // measure makes figures of what happens in a run.
 type measure struct {
-	cfg  *Config
-	warm int // arrivals that are left out after warm-up
-	rows int // of the trace
+	cfg   *Config
+	trace *trace.Trace
+	notes *notes
+	watch *watch
+	warm  int // arrivals that are left out after warm-up
+	rows  int // of the trace
+
+	maxGap   []int64   // by row
+	requests []Request // by arrival; nil if nobody wants them
+	series   *Series   // nil if nobody wants it
+	peak     int64     // most blocks resident at a sample
 
 	whole, steady tally
 	groups        grouped // after warm-up
@@ -30,18 +51,30 @@ type measure struct {
 type tally struct {
 	figures                Figures
 	ttft, tpot, e2e, queue []int64
+	maxGaps                []int64
 	gaps                   histogram
 	first, last, end       int64 // arrivals, and the last token
 }
 
-func newMeasure(cfg *Config, requests int) *measure {
-	m := &measure{cfg: cfg, rows: requests, warm: int(cfg.WarmUp * float64(requests)), work: make([]int64, cfg.Workers)}
+func newMeasure(cfg *Config, t *trace.Trace, n *notes, w *watch) *measure {
+	rows := t.Len()
+	m := &measure{
+		cfg: cfg, trace: t, notes: n, watch: w, rows: rows, warm: int(cfg.WarmUp * float64(rows)),
+		work: make([]int64, cfg.Workers), maxGap: make([]int64, rows),
+	}
 	m.whole.first, m.steady.first = math.MaxInt64, math.MaxInt64
+	if cfg.Requests != nil {
+		m.requests = make([]Request, rows)
+	}
+	if cfg.Detail && cfg.Window > 0 {
+		m.series = newSeries(cfg)
+	}
 	return m
 }
 
 // Gap implements fleet.Observer.
 func (m *measure) Gap(o *fleet.Outcome, ns int64) {
+	m.maxGap[o.Row] = max(m.maxGap[o.Row], ns)
 	m.whole.gaps.add(ns)
 	if o.Number >= m.warm {
 		m.steady.gaps.add(ns)
@@ -50,32 +83,56 @@ func (m *measure) Gap(o *fleet.Outcome, ns int64) {
 
 // Outcome implements fleet.Observer.
 func (m *measure) Outcome(o *fleet.Outcome) {
-	m.whole.add(o, &m.cfg.SLO)
+	good := m.whole.add(o, m)
 	if o.Number >= m.warm {
-		m.steady.add(o, &m.cfg.SLO)
-		m.groups.add(o, m.rows)
+		m.steady.add(o, m)
+		m.groups.add(o, m.rows, good)
+	}
+	if m.series != nil {
+		m.series.request(o)
+	}
+	if m.requests != nil {
+		again := m.watch.again[o.Row]
+		m.requests[o.Number] = Request{
+			Outcome: *o, Turn: m.turn(o), WarmUp: o.Number < m.warm, Good: good, Expected: int(m.notes.expected[o.Row]),
+			MaxGap: m.maxGap[o.Row], Again: again.tokens, AgainHit: again.hits,
+		}
 	}
 }
 
-func (t *tally) add(o *fleet.Outcome, slo *SLO) {
-	f := &t.figures
+// turn returns the number of a request in its session.
+func (m *measure) turn(o *fleet.Outcome) int {
+	turn, _ := slices.BinarySearch(m.trace.Turns(o.Session), uint32(o.Row))
+	return turn
+}
+
+// add counts a request and says whether it holds all limits.
+func (t *tally) add(o *fleet.Outcome, m *measure) bool {
+	f, slo := &t.figures, &m.cfg.SLO
 	f.Requests++
 	t.first, t.last = min(t.first, o.Arrival), max(t.last, o.Arrival)
 	switch {
 	case o.Rank == fleet.NoRank:
 		f.Unrouted++
-		return
+		return false
 	case o.Refused != engine.Accepted:
 		f.Refused++
 		if f.RefusedBy == nil {
 			f.RefusedBy = map[string]int64{}
 		}
 		f.RefusedBy[o.Refused.String()]++
-		return
+		return false
 	}
 	f.Completed++
 	f.PromptTokens += int64(o.Prompt)
 	f.HitTokens += int64(o.Cached)
+	f.HitBlocks += int64(o.Cached / m.cfg.Engine.BlockSize)
+	if expected := m.notes.expected[o.Row]; expected >= 0 {
+		f.ExpectedTokens += int64(expected)
+	}
+	again := &m.watch.again[o.Row]
+	f.AgainTokens += again.tokens
+	f.AgainHitTokens += again.hits
 	f.OutputTokens += int64(o.Output)
 	f.Preemptions += int64(o.Preemptions)
 	t.end = max(t.end, o.Last)
@@ -87,23 +144,34 @@ func (t *tally) add(o *fleet.Outcome, slo *SLO) {
 	if o.Output > 1 {
 		tpot = int64(math.Round(float64(o.Last-o.First) / float64(o.Output-1)))
 		t.tpot = append(t.tpot, tpot)
+		t.maxGaps = append(t.maxGaps, m.maxGap[o.Row])
 	}
-	if (slo.TTFT == 0 || ttft <= int64(slo.TTFT)) && (slo.TPOT == 0 || tpot <= int64(slo.TPOT)) && (slo.E2E == 0 || e2e <= int64(slo.E2E)) {
+	good := (slo.TTFT == 0 || ttft <= int64(slo.TTFT)) && (slo.TPOT == 0 || tpot <= int64(slo.TPOT)) && (slo.E2E == 0 || e2e <= int64(slo.E2E))
+	if good {
 		f.Good++
 		f.goodTokens += int64(o.Output)
 	}
+	return good
 }
 
 // figuresOf finishes a tally.
-func (t *tally) figuresOf(slo *SLO) Figures {
-	f := t.figures
+func (t *tally) figuresOf(cfg *Config) Figures {
+	f, slo := t.figures, &cfg.SLO
 	f.TTFT = results.Summarize(t.ttft)
 	f.TPOT = results.Summarize(t.tpot)
 	f.E2E = results.Summarize(t.e2e)
 	f.Queue = results.Summarize(t.queue)
 	f.Gaps = t.gaps.summary()
+	f.MaxGaps = results.Summarize(t.maxGaps)
+	if cfg.Detail {
+		// They are sorted now.
+		f.Curves = &Curves{TTFT: curve(t.ttft), TPOT: curve(t.tpot), E2E: curve(t.e2e), Queue: curve(t.queue)}
+	}
 	if f.PromptTokens > 0 {
 		f.HitRatio = float64(f.HitTokens) / float64(f.PromptTokens)
+	}
+	if t.last > t.first {
+		f.OfferedPerSecond = float64(f.Requests) / (float64(t.last-t.first) / 1e9)
 	}
 	if f.Completed > 0 && t.end > t.first {
 		f.SpanNanos = t.end - t.first
@@ -124,7 +192,10 @@ func (t *tally) figuresOf(slo *SLO) Figures {
 }
 
 // Sample implements fleet.Observer.
-func (m *measure) Sample(_ int64, counts []engine.Counts) {
+func (m *measure) Sample(at int64, counts []engine.Counts) {
+	if m.series != nil {
+		m.series.sample(at, counts)
+	}
 	var sum, squares, most float64
 	waiting, resident := 0, 0
 	for i := range counts {
@@ -145,27 +216,36 @@ func (m *measure) Sample(_ int64, counts []engine.Counts) {
 		m.maxOverMean.add(most/mean, sum)
 	}
 	m.samples++
-	m.resident += float64(resident) / (n * float64(m.cfg.Engine.Blocks))
+	m.resident += float64(resident)
+	m.peak = max(m.peak, int64(resident))
 	m.peakWaiting = max(m.peakWaiting, waiting)
 	m.last = append(m.last[:0], counts...)
 }
 
 func (m *measure) result(t fleet.Totals) *RunResult {
 	r := &RunResult{
-		Whole:  m.whole.figuresOf(&m.cfg.SLO),
+		Whole:  m.whole.figuresOf(m.cfg),
 		Events: t.Events, EventsLost: t.EventsLost,
 		Imbalance: Imbalance{
 			WindowNanos: int64(m.cfg.Window), Variation: m.imbalance.mean(), MaxOverMean: m.maxOverMean.mean(),
 			TotalVariation: variation(m.work), TotalMaxOverMean: maxOverMean(m.work),
 		},
 		Overloaded:     m.cfg.Concurrency == 0 && m.whole.end-m.whole.last > (m.whole.last-m.whole.first)/10,
-		ResidentShare:  m.resident / float64(m.samples),
+		ResidentBlocks: m.resident / float64(m.samples),
+		ResidentPeak:   m.peak,
 		PeakWaiting:    m.peakWaiting,
 		ComputedTokens: slices.Clone(m.work),
 	}
+	total, _ := m.cfg.Engine.allBlocks(m.cfg.Workers)
+	r.ResidentShare = r.ResidentBlocks / float64(total)
+	if m.notes.clock != nil && m.notes.decisions.n > 0 {
+		d := m.notes.decisions.summary()
+		r.Decision = &d
+	}
+	r.Series = m.series
 	r.groups = m.groups
 	if m.warm > 0 {
-		f := m.steady.figuresOf(&m.cfg.SLO)
+		f := m.steady.figuresOf(m.cfg)
 		r.Steady = &f
 	}
 	for i := range m.last {
@@ -175,8 +255,10 @@ func (m *measure) result(t fleet.Totals) *RunResult {
 		r.Preemptions += c.Preemptions
 		r.EvictedBlocks += c.RemovedBlocks
 		r.StoredBlocks += c.StoredBlocks
-		r.AgainTokens += c.AgainTokens
-		r.AgainHitTokens += c.AgainHitTokens
+	}
+	r.EndNanos = t.EndNanos
+	if t.EndNanos > 0 {
+		r.BusyShare = float64(r.BusyNanos) / (float64(t.EndNanos) * float64(len(m.last)))
 	}
 	return r
 }

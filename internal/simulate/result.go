@@ -23,6 +23,12 @@ type Result struct {
 	// Comparisons are those of all policies but the first with the first, by
 	// speed-up.
 	Comparisons []Comparison `json:"comparisons"`
+	// Rankings put the policies in order, by speed-up.
+	Rankings []Ranking `json:"rankings"`
+	// Knees are what a search of the load came to, by seed and policy; there are
+	// no Runs then.
+	Knees       []Knee     `json:"knees,omitempty"`
+	KneeRanking *KneeOrder `json:"knee_ranking,omitempty"`
 }
 
 // TraceInfo says what was played.
@@ -40,7 +46,8 @@ type Options struct {
 	Workers         int            `json:"workers"`
 	Routers         int            `json:"routers"`
 	Engine          string         `json:"engine"`
-	GPUBlocks       int            `json:"gpu_blocks"` // of each rank
+	GPUBlocks       int            `json:"gpu_blocks"` // of each rank; 0: see rank_blocks
+	RankBlocks      []int          `json:"rank_blocks,omitempty"`
 	BlockSize       int            `json:"block_size"`
 	VLLM            *VLLMOptions   `json:"vllm,omitempty"` // of the engine that is used
 	SGLang          *SGLangOptions `json:"sglang,omitempty"`
@@ -50,11 +57,16 @@ type Options struct {
 	EventDelayNanos int64          `json:"event_delay_ns"`
 	EventLoss       float64        `json:"event_loss"`
 	LoadDelayNanos  int64          `json:"load_staleness_ns"`
+	Approximate     string         `json:"approximate"` // ttl or lru: routers get no KV events and store their decisions; "": they get them
+	TTLNanos        int64          `json:"ttl_ns"`      // with ttl, else 0
+	Strict          bool           `json:"strict"`
 	Concurrency     int            `json:"concurrency"` // 0: sessions start at their times
 	WarmUp          float64        `json:"warm_up"`
 	SLOTTFTNanos    int64          `json:"slo_ttft_ns"` // 0: no limit
 	SLOTPOTNanos    int64          `json:"slo_tpot_ns"`
 	SLOE2ENanos     int64          `json:"slo_e2e_ns"`
+	KneeShare       float64        `json:"knee_share,omitempty"`     // of the requests that must hold the SLO
+	KneePrecision   float64        `json:"knee_precision,omitempty"` // of the speed-up
 }
 
 // TimeModel says how long passes take, and how far that is to be trusted.
@@ -84,17 +96,28 @@ type RunResult struct {
 	Imbalance      Imbalance    `json:"imbalance"`
 	ComputedTokens []int64      `json:"computed_tokens"` // by rank
 	Passes         int64        `json:"passes"`
-	BusyNanos      int64        `json:"busy_ns"` // of all ranks together
+	BusyNanos      int64        `json:"busy_ns"`    // of all ranks together
+	BusyShare      float64      `json:"busy_share"` // of the time of all ranks from 0 to the end
+	EndNanos       int64        `json:"end_ns"`     // when all was done
 	Preemptions    int64        `json:"preemptions"`
-	AgainTokens    int64        `json:"readmitted_tokens"`     // known when requests were admitted again after a preemption
-	AgainHitTokens int64        `json:"readmitted_hit_tokens"` // of these, from the cache
 	StoredBlocks   int64        `json:"stored_blocks"`
 	EvictedBlocks  int64        `json:"evicted_blocks"`
-	ResidentShare  float64      `json:"resident_share"` // distinct cached blocks by blocks of the pools, mean over the windows
-	PeakWaiting    int          `json:"peak_waiting"`   // most requests that waited at the end of a window
+	ResidentBlocks float64      `json:"resident_blocks"`      // distinct cached blocks of all ranks, mean over the windows' ends
+	ResidentPeak   int64        `json:"peak_resident_blocks"` // most at the end of a window
+	ResidentShare  float64      `json:"resident_share"`       // the mean by the blocks of the pools
+	Residency      Residency    `json:"residency"`
+	PeakWaiting    int          `json:"peak_waiting"` // most requests that waited at the end of a window
 	Events         int64        `json:"events"`
 	EventsLost     int64        `json:"events_lost"`
 	Router         RouterCounts `json:"router"`
+
+	// Decision is how long choices took on the wall clock of the machine, with the
+	// lookup in the index and without what is booked after it; only if it was asked
+	// for. Runs side by side disturb each other.
+	Decision *results.Distribution `json:"decision_time,omitempty"`
+	// Possible sets the run against what cannot be beaten, or hardly.
+	Possible *Possible `json:"possible,omitempty"`
+	Series   *Series   `json:"series,omitempty"`
 
 	groups grouped
 }
@@ -110,13 +133,47 @@ type RouterCounts struct {
 	Conflicting    int64 `json:"conflicting"`
 }
 
-func (c *RouterCounts) add(e indexer.Effect) {
+// note adds what one event did.
+func (c *RouterCounts) note(e *indexer.Effect) {
 	c.Stored += int64(e.Stored)
 	c.Removed += int64(e.Removed)
 	c.Duplicate += int64(e.Duplicate)
 	c.UnknownRemoved += int64(e.UnknownRemoved)
 	c.Orphaned += int64(e.Orphaned)
 	c.Conflicting += int64(e.Conflicting)
+}
+
+func (c *RouterCounts) add(o *RouterCounts) {
+	c.Stored += o.Stored
+	c.Removed += o.Removed
+	c.Duplicate += o.Duplicate
+	c.UnknownRemoved += o.UnknownRemoved
+	c.Orphaned += o.Orphaned
+	c.Conflicting += o.Conflicting
+}
+
+// Residency is how long blocks were in the caches for nothing. Time counts in
+// which a block was resident on a rank.
+type Residency struct {
+	// FollowedShare is the share of the blocks that was followed, 1 for all.
+	FollowedShare float64 `json:"followed_share"`
+	// DeadShare is the share of the time after the end of the last request that had
+	// the block, until it was evicted or the run ended. At the end of a run blocks
+	// count as dead that a longer trace might have used again.
+	DeadShare float64 `json:"dead_share"`
+}
+
+// Possible is how far a run is from what is possible. 0: the bound is missing or
+// is 0 itself.
+type Possible struct {
+	// OfShared and OfUnbounded are the hit tokens of the whole run by those of the
+	// caches in Bounds.
+	OfShared    float64 `json:"hits_of_shared_cache"`
+	OfUnbounded float64 `json:"hits_of_unbounded_cache"`
+	// TTFTOfOracle and E2EOfOracle are the mean times by those of the oracle in the
+	// run of the same speed-up and seed, after warm-up.
+	TTFTOfOracle float64 `json:"ttft_of_oracle"`
+	E2EOfOracle  float64 `json:"e2e_of_oracle"`
 }
 
 // Figures are those of the requests of a run or a part of it. Distributions are
@@ -130,20 +187,31 @@ type Figures struct {
 
 	PromptTokens int64   `json:"prompt_tokens"` // of completed requests, as all that follows
 	HitTokens    int64   `json:"hit_tokens"`    // from the cache at the first admission
-	HitRatio     float64 `json:"hit_ratio"`
+	HitBlocks    int64   `json:"hit_blocks"`    // the same in whole blocks
+	HitRatio     float64 `json:"hit_ratio"`     // of the prompt tokens
 	OutputTokens int64   `json:"output_tokens"`
 	Preemptions  int64   `json:"preemptions"`
+	// ExpectedTokens are those that routers took to be in the cache of the rank
+	// when they chose it; 0 for policies that do not read CACHE.
+	ExpectedTokens int64 `json:"expected_hit_tokens"`
+	// AgainTokens were known of requests when they were admitted again after they
+	// lost their blocks, AgainHitTokens of these came from the cache.
+	AgainTokens    int64 `json:"readmitted_tokens"`
+	AgainHitTokens int64 `json:"readmitted_hit_tokens"`
 
-	TTFT  results.Distribution `json:"ttft"`  // from arrival to the first token
-	TPOT  results.Distribution `json:"tpot"`  // of a request with 2 tokens or more: mean time between them
-	Gaps  results.Distribution `json:"itl"`   // between two tokens of an answer, all answers together; quantiles to 1/1024
-	E2E   results.Distribution `json:"e2e"`   // from arrival to the last token
-	Queue results.Distribution `json:"queue"` // from arrival to the first admission
+	TTFT    results.Distribution `json:"ttft"`    // from arrival to the first token
+	TPOT    results.Distribution `json:"tpot"`    // of a request with 2 tokens or more: mean time between them, which is ITL by request
+	Gaps    results.Distribution `json:"itl"`     // between two tokens of an answer, all answers together, which is ITL by gap; quantiles to 1/1024
+	MaxGaps results.Distribution `json:"max_itl"` // of a request with 2 tokens or more: longest time between two of them
+	E2E     results.Distribution `json:"e2e"`     // from arrival to the last token
+	Queue   results.Distribution `json:"queue"`   // from arrival to the first admission
 
-	SpanNanos             int64    `json:"span_ns"` // from the first arrival to the last token
+	SpanNanos             int64    `json:"span_ns"`                     // from the first arrival to the last token
+	OfferedPerSecond      float64  `json:"offered_requests_per_second"` // all requests by the span of their arrivals
 	RequestsPerSecond     float64  `json:"requests_per_second"`
 	PromptTokensPerSecond float64  `json:"prompt_tokens_per_second"`
 	OutputTokensPerSecond float64  `json:"output_tokens_per_second"`
+	Curves                *Curves  `json:"curves,omitempty"`
 	Good                  int64    `json:"-"`
 	Goodput               *Goodput `json:"goodput,omitempty"` // if there is an SLO
 
@@ -192,17 +260,27 @@ func newResult(cfg *Config) *Result {
 			},
 			SpeedUps: cfg.SpeedUps, Seeds: cfg.Seeds,
 			EventDelayNanos: int64(cfg.EventDelay), EventLoss: cfg.EventLoss, LoadDelayNanos: int64(cfg.LoadDelay),
-			Concurrency: cfg.Concurrency, WarmUp: cfg.WarmUp,
+			Concurrency: cfg.Concurrency, WarmUp: cfg.WarmUp, Approximate: cfg.Approximate, Strict: cfg.Strict,
 			SLOTTFTNanos: int64(cfg.SLO.TTFT), SLOTPOTNanos: int64(cfg.SLO.TPOT), SLOE2ENanos: int64(cfg.SLO.E2E),
 		},
 		Warnings:    []string{},
 		Runs:        []RunResult{},
 		Bounds:      []Bound{},
 		Comparisons: []Comparison{},
+		Rankings:    []Ranking{},
+	}
+	if cfg.Approximate == ApproximateTTL {
+		r.Options.TTLNanos = int64(cfg.TTL)
+	}
+	if cfg.Knee != nil {
+		r.Options.KneeShare, r.Options.KneePrecision = cfg.Knee.Share, cfg.Knee.Precision
 	}
 	cfg.Engine.record(&r.Options)
 	for _, p := range cfg.Policies {
 		r.Options.Policies = append(r.Options.Policies, p.Full)
+	}
+	if cfg.Approximate != "" {
+		r.warn("routers get no KV events: they take the prompts that they sent a rank to be there (%s); answers and evictions are unknown to them", cfg.Approximate)
 	}
 	if cfg.EventDelay == 0 || cfg.LoadDelay == 0 {
 		r.warn("routers hear of ranks without delay (events after %v, ends after %v): policies that rely on it look better than they are", cfg.EventDelay, cfg.LoadDelay)

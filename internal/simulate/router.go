@@ -3,32 +3,46 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/indexer/runs"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/policies/experimental/residentblocks"
 	"github.com/kvbench/kvbench/trace"
 )
 
 // sessionLimit is how many sessions a router remembers.
 const sessionLimit = 1 << 20
 
-// router is a policy with the state of one router: an index that KV events feed,
-// the load that it caused itself, and where it sent sessions. It knows nothing
-// else of the ranks. Blocks of answers are not part of its account of load.
+// The kinds of approximation.
+const (
+	ApproximateTTL = "ttl"
+	ApproximateLRU = "lru"
+)
+
+// router is a policy with the state of one router: an index that KV events or, if
+// it is approximate, its own decisions feed, the load that it caused itself, and
+// where it sent sessions. It knows nothing else of the ranks. Blocks of answers
+// are not part of its account of load.
 type router struct {
 	pipeline *policies.Pipeline
 	inputs   policies.Inputs
 	trace    *trace.Trace
+	notes    *notes
 
 	index  indexer.Index
 	writer indexer.Writer
 	reader indexer.Reader
 	answer indexer.Answer
-	effect indexer.Effect // of all events
+	counts RouterCounts // of all events
+
+	resident *indexer.ResidentCounters // of the index
+	guess    *guess                    // in the place of KV events
 
 	load     *policies.ActiveLoad
 	sessions *policies.Sessions
@@ -36,15 +50,25 @@ type router struct {
 	request  policies.Request
 }
 
-func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, seed uint64) (*router, error) {
+// notes are what the routers of a run tell of their decisions.
+type notes struct {
+	// expected is the tokens by row that the router took to be in the cache of the
+	// rank it chose; -1: it does not read CACHE.
+	expected []int32
+	// clock, if not nil, gives the time for decisions.
+	clock     func() time.Time
+	decisions histogram
+	// explain, if not nil, is called before the decision on row.
+	row     uint64
+	explain func(now int64, a *fleet.Arrival, r *router) error
+}
+
+func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, n *notes, seed uint64) (*router, error) {
 	pipeline, err := p.New(seed)
 	if err != nil {
 		return nil, err
 	}
-	r := &router{pipeline: pipeline, inputs: pipeline.Inputs(), trace: t}
-	if r.inputs.Has(policies.ExperimentalResidentBlocks) {
-		return nil, fmt.Errorf("policy %s reads %v, which simulate does not give yet", p.Text, policies.ExperimentalResidentBlocks)
-	}
+	r := &router{pipeline: pipeline, inputs: pipeline.Inputs(), trace: t, notes: n}
 	r.state = policies.State{Slots: cfg.Workers}
 	if r.inputs.Has(policies.Cache) {
 		index, err := runs.New(indexer.Config{Threads: 1, Slots: cfg.Workers})
@@ -57,6 +81,11 @@ func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, seed uint64) (*
 			r.writer.Attach(indexer.Slot(slot))
 		}
 		r.state.Cache = &r.answer
+		if cfg.Approximate != "" {
+			if r.guess, err = newGuess(cfg, r.apply); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if r.inputs.Has(policies.Load) {
 		r.load = policies.NewActiveLoad(cfg.Workers, 1024)
@@ -69,14 +98,24 @@ func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, seed uint64) (*
 	if r.inputs.Has(policies.Capacity) {
 		r.state.CapacityBlocks = make([]uint32, cfg.Workers)
 		for i := range r.state.CapacityBlocks {
-			r.state.CapacityBlocks[i] = uint32(cfg.Engine.Blocks)
+			r.state.CapacityBlocks[i] = uint32(cfg.Engine.blocks(i))
 		}
 	}
 	if r.inputs.Has(policies.Tags) {
 		r.state.RankTags = make([]policies.TagSet, cfg.Workers)
 	}
+	if r.inputs.Has(policies.ExperimentalResidentBlocks) {
+		r.resident = indexer.NewResidentCounters(make([]int, cfg.Workers), indexer.Packed)
+		r.state.ResidentBlocks = residentblocks.NewFeed(r.resident, []residentblocks.Progress{upToDate{}}, slog.New(slog.DiscardHandler)).Reader()
+	}
 	return r, nil
 }
+
+// upToDate is the progress of an index without a queue before it.
+type upToDate struct{}
+
+// Load implements residentblocks.Progress.
+func (upToDate) Load() (applied, accepted uint64) { return 0, 0 }
 
 func (r *router) close() {
 	if r.index != nil {
@@ -97,10 +136,28 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 		Session:      uint64(a.Session),
 		HasSession:   r.trace.Request(int(a.ID)).Session != "",
 	}
+	if r.guess != nil {
+		if err := r.guess.advance(now); err != nil {
+			return 0, err
+		}
+	}
+	var began time.Time
+	if r.notes.clock != nil {
+		began = r.notes.clock()
+	}
 	if r.reader != nil {
 		r.reader.Find(locals, indexer.FindOptions{}, &r.answer)
 	}
+	if r.notes.explain != nil && a.ID == r.notes.row {
+		if err := r.notes.explain(now, a, r); err != nil {
+			return 0, err
+		}
+	}
 	choice, err := r.pipeline.Select(&r.request, &r.state)
+	if r.notes.clock != nil {
+		r.notes.decisions.add(int64(r.notes.clock().Sub(began)))
+	}
+	r.notes.expected[a.ID] = -1
 	if errors.Is(err, policies.ErrNoCandidates) || errors.Is(err, policies.ErrOverloaded) {
 		return fleet.NoRank, nil
 	}
@@ -108,8 +165,11 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 		return 0, err
 	}
 	r.pipeline.Commit(&r.request, choice.Slot)
+	cached := min(int(choice.Overlap)*r.request.BlockSize, r.request.PromptTokens)
+	if r.reader != nil {
+		r.notes.expected[a.ID] = int32(cached)
+	}
 	if r.load != nil {
-		cached := min(int(choice.Overlap)*r.request.BlockSize, r.request.PromptTokens)
 		if err := r.load.Dispatch(&r.request, choice.Slot, cached); err != nil {
 			return 0, err
 		}
@@ -117,21 +177,26 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	if r.sessions != nil && r.request.HasSession {
 		r.sessions.Serve(r.request.Session, choice.Slot, r.request.Now)
 	}
+	if r.guess != nil {
+		return int(choice.Slot), r.guess.route(now, &r.request, choice.Slot)
+	}
 	return int(choice.Slot), nil
 }
 
 // Event implements fleet.Router.
 func (r *router) Event(_ int64, ev *indexer.Event) error {
-	if r.writer == nil {
+	if r.writer == nil || r.guess != nil {
 		return nil
 	}
+	return r.apply(ev)
+}
+
+func (r *router) apply(ev *indexer.Event) error {
 	e := r.writer.Apply(ev)
-	r.effect.Stored += e.Stored
-	r.effect.Removed += e.Removed
-	r.effect.Duplicate += e.Duplicate
-	r.effect.UnknownRemoved += e.UnknownRemoved
-	r.effect.Orphaned += e.Orphaned
-	r.effect.Conflicting += e.Conflicting
+	r.counts.note(&e)
+	if r.resident != nil {
+		r.resident.Store(ev.Slot, uint32(r.writer.Blocks(ev.Slot)))
+	}
 	if e.Malformed > 0 {
 		return fmt.Errorf("the index calls event %d of rank %d malformed", ev.ID, ev.Slot)
 	}
@@ -146,9 +211,79 @@ func (r *router) FirstToken(_ int64, id uint64) {
 }
 
 // Finished implements fleet.Router.
-func (r *router) Finished(_ int64, id uint64) {
+func (r *router) Finished(now int64, id uint64) {
 	if r.load != nil {
 		r.load.Finish(id)
+	}
+	if r.guess != nil {
+		r.guess.finished(now, id)
+	}
+}
+
+// guess stands in for the KV events of engines that send none: it stores every
+// decision for its rank, until a time has passed or the rank's pool is full. It
+// knows prompts only: answers take room in the engines and none here.
+type guess struct {
+	ttl    []*retention.TTL // one of the two
+	lru    []*retention.LRU
+	leases map[uint64]lease
+	failed error
+}
+
+// lease is a request on its way.
+type lease struct {
+	slot  indexer.Slot
+	lease retention.Lease
+}
+
+func newGuess(cfg *Config, apply func(*indexer.Event) error) (*guess, error) {
+	g := &guess{leases: map[uint64]lease{}}
+	emit := func(_ int64, ev *indexer.Event) {
+		if err := apply(ev); err != nil && g.failed == nil {
+			g.failed = err
+		}
+	}
+	for i := range cfg.Workers {
+		switch slot := indexer.Slot(i); cfg.Approximate {
+		case ApproximateTTL:
+			m, err := retention.NewTTL(slot, cfg.TTL, emit)
+			if err != nil {
+				return nil, err
+			}
+			g.ttl = append(g.ttl, m)
+		case ApproximateLRU:
+			m, err := retention.NewLRU(slot, cfg.Engine.blocks(i), emit)
+			if err != nil {
+				return nil, err
+			}
+			g.lru = append(g.lru, m)
+		}
+	}
+	return g, nil
+}
+
+// advance lets go what is due.
+func (g *guess) advance(now int64) error {
+	for _, m := range g.ttl {
+		m.Advance(now)
+	}
+	return g.failed
+}
+
+func (g *guess) route(now int64, r *policies.Request, slot indexer.Slot) error {
+	if g.ttl != nil {
+		g.ttl[slot].Route(now, r.Locals)
+	} else {
+		l, _ := g.lru[slot].Acquire(now, r.Locals, r.Blocks()-len(r.Locals))
+		g.leases[r.ID] = lease{slot, l}
+	}
+	return g.failed
+}
+
+func (g *guess) finished(now int64, id uint64) {
+	if l, ok := g.leases[id]; ok {
+		g.lru[l.slot].Release(now, l.lease)
+		delete(g.leases, id)
 	}
 }
 
@@ -162,18 +297,24 @@ const oracleName = "(oracle)"
 // all there is to see now, but plans nothing: a policy can beat it.
 type oracle struct {
 	engines []rankEngine
+	notes   *notes
 }
 
 // Route implements fleet.Router.
-func (o *oracle) Route(_ int64, a *fleet.Arrival) (int, error) {
+func (o *oracle) Route(now int64, a *fleet.Arrival) (int, error) {
 	best, bestTokens, bestRequests := 0, int64(0), 0
 	n := a.Chain.Prompt()
 	for i, e := range o.engines {
 		backlog, requests := e.Backlog()
-		tokens := backlog + int64(n-e.Cached(a.Chain, n))
+		cached := e.Cached(a.Chain, n)
+		tokens := backlog + int64(n-cached)
 		if i == 0 || tokens < bestTokens || tokens == bestTokens && requests < bestRequests {
 			best, bestTokens, bestRequests = i, tokens, requests
+			o.notes.expected[a.ID] = int32(cached)
 		}
+	}
+	if o.notes.explain != nil && a.ID == o.notes.row {
+		return best, o.notes.explain(now, a, nil)
 	}
 	return best, nil
 }

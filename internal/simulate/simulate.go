@@ -14,9 +14,12 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,6 +55,13 @@ type Config struct {
 	EventLoss             float64
 	Routers               int
 	Concurrency           int
+	// Approximate, if not empty, is ApproximateTTL or ApproximateLRU: routers get no
+	// KV events and store their own decisions instead, for TTL or as the pools
+	// allow.
+	Approximate string
+	TTL         time.Duration
+	// Strict makes a request that its rank can never hold an error.
+	Strict bool
 	// WarmUp is the share of the arrivals, 0 to less than 1, that the figures
 	// after warm-up leave out.
 	WarmUp float64
@@ -64,6 +74,18 @@ type Config struct {
 	// Bounds adds hits of caches without engines: one of all ranks' size, and one
 	// without a bound.
 	Bounds bool
+	// Knee, if not nil, asks for a search of the load at which the SLO breaks; the
+	// first of SpeedUps is where it begins, and no other is played.
+	Knee *KneeSearch
+	// DecisionTime measures on the wall clock how long decisions take. Results then
+	// differ from time to time in that.
+	DecisionTime bool
+	// Detail keeps series over time and curves of distributions in the result.
+	Detail bool
+	// Requests, if not nil, is given what became of the requests of each run, in the
+	// order of Result.Runs, by arrival. Calls do not overlap. An error ends the
+	// comparison.
+	Requests func(run *RunResult, requests []Request) error
 	// Parallel is how many runs are under way at a time, 0: one for each CPU.
 	Parallel int
 }
@@ -77,6 +99,9 @@ type SLO struct {
 }
 
 func (c *Config) validate() error {
+	if err := c.validateOptions(); err != nil {
+		return err
+	}
 	switch {
 	case c.Trace == nil || c.Trace.Len() == 0:
 		return fmt.Errorf("the trace has no requests")
@@ -96,6 +121,11 @@ func (c *Config) validate() error {
 		return fmt.Errorf("a limit below 0 in the SLO")
 	case c.Concurrency > 0 && len(c.SpeedUps) > 1:
 		return fmt.Errorf("several speed-ups with a concurrency: arrival times do not count then; give one")
+	}
+	for i, seed := range c.Seeds {
+		if slices.Contains(c.Seeds[:i], seed) {
+			return fmt.Errorf("the seed %d is given twice", seed)
+		}
 	}
 	for i, p := range c.Policies {
 		for _, q := range c.Policies[:i] {
@@ -117,6 +147,31 @@ func (c *Config) validate() error {
 	return nil
 }
 
+func (c *Config) validateOptions() error {
+	switch {
+	case c.Approximate != "" && c.Approximate != ApproximateTTL && c.Approximate != ApproximateLRU:
+		return fmt.Errorf("no approximation %q; there are %s and %s", c.Approximate, ApproximateTTL, ApproximateLRU)
+	case c.Approximate == ApproximateTTL && c.TTL <= 0:
+		return fmt.Errorf("blocks that live %v; it must be more than 0", c.TTL)
+	case c.Approximate != "" && c.EventLoss > 0:
+		return fmt.Errorf("events are lost with a probability of %g, and an approximate router gets none", c.EventLoss)
+	case len(c.Engine.RankBlocks) > 0 && len(c.Engine.RankBlocks) != c.Workers:
+		return fmt.Errorf("%d pool sizes for %d workers; give one for all or one for each", len(c.Engine.RankBlocks), c.Workers)
+	case c.Knee != nil && c.SLO == SLO{}:
+		return fmt.Errorf("a search of the load at which the SLO breaks needs an SLO")
+	case c.Knee != nil && c.Concurrency > 0:
+		return fmt.Errorf("a search of the load at which the SLO breaks with a concurrency: arrival times do not count then")
+	case c.Knee != nil && len(c.SpeedUps) > 1:
+		return fmt.Errorf("a search of the load at which the SLO breaks begins at one speed-up; give one")
+	case c.Knee != nil && c.Requests != nil:
+		return fmt.Errorf("a search of the load at which the SLO breaks keeps no requests")
+	}
+	if c.Knee != nil {
+		return c.Knee.validate()
+	}
+	return nil
+}
+
 // Progress is told how many of total runs are done.
 type Progress func(done, total int)
 
@@ -127,97 +182,145 @@ func Run(ctx context.Context, cfg Config, progress Progress) (*Result, error) {
 		return nil, err
 	}
 	res := newResult(&cfg)
-	var jobs []job
-	for _, x := range cfg.SpeedUps {
-		t, err := cfg.Trace.SpeedUp(x)
-		if err != nil {
-			return nil, err
-		}
+	var todo tasks
+	if cfg.Knee != nil {
 		for _, seed := range cfg.Seeds {
-			for _, p := range cfg.Policies {
-				jobs = append(jobs, job{trace: t, policy: p, speedUp: x, seed: seed})
+			for _, p := range cfg.each() {
+				todo.add(&kneeTask{policy: p, seed: seed})
 			}
-			if cfg.Oracle {
-				jobs = append(jobs, job{trace: t, speedUp: x, seed: seed})
+		}
+	} else {
+		for _, x := range cfg.SpeedUps {
+			t, err := cfg.Trace.SpeedUp(x)
+			if err != nil {
+				return nil, err
+			}
+			for _, seed := range cfg.Seeds {
+				for _, p := range cfg.each() {
+					todo.add(&job{trace: t, policy: p, speedUp: x, seed: seed})
+				}
 			}
 		}
 	}
-	runs := make([]*RunResult, len(jobs))
-	bounds := boundJobs(&cfg)
-	total := len(jobs) + len(bounds)
-	done := make(chan struct{}, total)
-	if progress != nil {
-		progress(0, total)
+	for _, b := range boundJobs(&cfg) {
+		todo.add(b)
 	}
-	// Whole runs side by side: within one nothing is concurrent.
+	err := todo.run(ctx, &cfg, res, progress)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	res.noteOverload()
+	if missing := len(todo.list) - todo.finished; ctx.Err() != nil {
+		res.Partial = true
+		res.warn("interrupted: %d of %d runs are missing, and nothing is compared", missing, len(todo.list))
+		return res, context.Cause(ctx)
+	}
+	if cfg.Knee != nil {
+		res.KneeRanking = orderKnees(res.Knees)
+		res.noteKnees()
+	} else {
+		res.compare()
+	}
+	return res, nil
+}
+
+// noteOverload warns of runs whose times say little.
+func (r *Result) noteOverload() {
+	for i := range r.Runs {
+		if run := &r.Runs[i]; run.Overloaded {
+			r.warn("%s at speed-up %g, seed %d is more than the ranks can serve: queues grow as long as requests come, and its times and comparisons say little but that", run.Policy, run.SpeedUp, run.Seed)
+		}
+	}
+}
+
+// noteKnees warns of searches that found no knee.
+func (r *Result) noteKnees() {
+	for _, k := range r.Knees {
+		switch {
+		case k.Carried == 0:
+			r.warn("%s with seed %d carries no load that was tried, down to speed-up %g: the SLO breaks without load, or the ranks refuse too much", k.Policy, k.Seed, k.Broken)
+		case k.Broken == 0:
+			r.warn("%s with seed %d carries every load that was tried, up to speed-up %g", k.Policy, k.Seed, k.Carried)
+		}
+	}
+}
+
+// each returns the policies, and nil for the oracle if it is wanted.
+func (c *Config) each() []*catalogue.Policy {
+	if c.Oracle {
+		return append(slices.Clone(c.Policies), nil)
+	}
+	return c.Policies
+}
+
+// task is a piece of work that shares nothing with others.
+type task interface {
+	// do works.
+	do(ctx context.Context, cfg *Config) error
+	// report puts what came of it into the result. Tasks report in their order.
+	report(cfg *Config, res *Result) error
+}
+
+// tasks are done side by side.
+type tasks struct {
+	list []task
+
+	mu       sync.Mutex
+	done     []bool
+	reported int // tasks that were looked at, in their order
+	finished int
+}
+
+func (t *tasks) add(x task) { t.list = append(t.list, x) }
+
+func (t *tasks) run(ctx context.Context, cfg *Config, res *Result, progress Progress) error {
+	t.done = make([]bool, len(t.list))
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	progress(0, len(t.list))
 	g, inner := errgroup.WithContext(ctx)
 	parallel := cfg.Parallel
 	if parallel <= 0 {
 		parallel = runtime.GOMAXPROCS(0)
 	}
-	g.SetLimit(parallel + 1) // the one that counts
-	g.Go(func() error {
-		for n := 1; n <= total; n++ {
-			select {
-			case <-done:
-				if progress != nil {
-					progress(n, total)
+	g.SetLimit(parallel)
+	for i, x := range t.list {
+		g.Go(func() error {
+			if inner.Err() != nil {
+				return context.Cause(inner)
+			}
+			if err := x.do(inner, cfg); err != nil {
+				return err
+			}
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.done[i] = true
+			t.finished++
+			progress(t.finished, len(t.list))
+			// Those that are not done are waited for, so that reports come in order
+			// and what they keep is let go as soon as may be.
+			for t.reported < len(t.list) && t.done[t.reported] {
+				t.reported++
+				if err := t.list[t.reported-1].report(cfg, res); err != nil {
+					return err
 				}
-			case <-inner.Done():
-				return nil
 			}
-		}
-		return nil
-	})
-	for i := range jobs {
-		g.Go(func() error {
-			r, err := jobs[i].run(inner, &cfg)
-			if err != nil {
-				return err
-			}
-			runs[i] = r
-			done <- struct{}{}
-			return nil
-		})
-	}
-	boundResults := make([]*Bound, len(bounds))
-	for i := range bounds {
-		g.Go(func() error {
-			b, err := bounds[i].run(inner, &cfg)
-			if err != nil {
-				return err
-			}
-			boundResults[i] = b
-			done <- struct{}{}
 			return nil
 		})
 	}
 	err := g.Wait()
-	if err != nil && ctx.Err() == nil {
-		return nil, err
-	}
-	for _, r := range runs {
-		if r != nil {
-			res.Runs = append(res.Runs, *r)
-		}
-	}
-	for i := range res.Runs {
-		if r := &res.Runs[i]; r.Overloaded {
-			res.warn("%s at speed-up %g, seed %d is more than the ranks can serve: queues grow as long as requests come, and its times and comparisons say little but that", r.Policy, r.SpeedUp, r.Seed)
-		}
-	}
-	for _, b := range boundResults {
-		if b != nil {
-			res.Bounds = append(res.Bounds, *b)
-		}
-	}
 	if ctx.Err() != nil {
-		res.Partial = true
-		res.warn("interrupted: %d of %d runs are missing", len(jobs)-len(res.Runs), len(jobs))
-		return res, context.Cause(ctx)
+		// What was done behind what was not.
+		for ; t.reported < len(t.list); t.reported++ {
+			if t.done[t.reported] {
+				if err := t.list[t.reported].report(cfg, res); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	res.compare()
-	return res, nil
+	return err
 }
 
 // job is one run.
@@ -226,27 +329,45 @@ type job struct {
 	policy  *catalogue.Policy // nil: the oracle
 	speedUp float64
 	seed    uint64
+	explain *explainer // nil: explain nothing
+
+	result   *RunResult
+	requests []Request
 }
 
-func (j *job) name() string {
-	if j.policy == nil {
+func nameOf(p *catalogue.Policy) string {
+	if p == nil {
 		return oracleName
 	}
-	return j.policy.Text
+	return p.Text
 }
 
-func (j *job) run(ctx context.Context, cfg *Config) (*RunResult, error) {
+// do implements task.
+func (j *job) do(ctx context.Context, cfg *Config) (err error) {
+	defer func() {
+		if err != nil && !errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("policy %s, speed-up %g, seed %d: %w", nameOf(j.policy), j.speedUp, j.seed, err)
+		}
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var strict func(int, uint64, engine.Refusal)
+	if cfg.Strict {
+		strict = func(rank int, row uint64, why engine.Refusal) {
+			cancel(&refused{rank, int(row), j.trace.Request(int(row)).Line, why})
+		}
+	}
+	watch := newWatch(cfg, j.trace.Len(), strict)
 	engines := make([]rankEngine, cfg.Workers)
 	fc := fleet.Config{
 		BlockSize: cfg.Engine.BlockSize,
 		Ranks:     cfg.Workers,
 		Open: func(rank int, l engine.Listener) (fleet.Engine, error) {
-			e, err := cfg.Engine.open(cfg.Time.Time, l)
-			if err != nil {
-				return nil, err
-			}
-			engines[rank] = e
-			return e, nil
+			w := &watch.ranks[rank]
+			w.next = l
+			e, err := cfg.Engine.open(rank, cfg.Time.Time, w)
+			w.engine, engines[rank] = e, e
+			return w, err
 		},
 		EventDelay:  int64(cfg.EventDelay),
 		LoadDelay:   int64(cfg.LoadDelay),
@@ -255,32 +376,60 @@ func (j *job) run(ctx context.Context, cfg *Config) (*RunResult, error) {
 		Sample:      int64(cfg.Window),
 		Seed:        j.seed,
 	}
+	n := &notes{expected: make([]int32, j.trace.Len())}
+	if cfg.DecisionTime {
+		n.clock = time.Now
+	}
+	if j.explain != nil {
+		j.explain.begin(cfg, n, engines, cancel)
+	}
 	var routers []*router
 	for i := range cfg.Routers {
 		if j.policy == nil {
-			fc.Routers = append(fc.Routers, &oracle{engines: engines})
+			fc.Routers = append(fc.Routers, &oracle{engines: engines, notes: n})
 			continue
 		}
-		r, err := newRouter(j.policy, cfg, j.trace, j.seed+uint64(i)<<32)
+		r, err := newRouter(j.policy, cfg, j.trace, n, j.seed+uint64(i)<<32)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer r.close()
 		routers = append(routers, r)
 		fc.Routers = append(fc.Routers, r)
 	}
-	m := newMeasure(cfg, j.trace.Len())
-	totals, err := fleet.Run(ctx, j.trace, fc, m)
+	m := newMeasure(cfg, j.trace, n, watch)
+	var obs fleet.Observer = m
+	if j.explain != nil {
+		obs = j.explain
+	}
+	totals, err := fleet.Run(ctx, j.trace, fc, obs)
+	if cause := (*refused)(nil); errors.As(context.Cause(ctx), &cause) {
+		err = cause // also if it came with the last request
+	}
 	if err != nil {
-		return nil, fmt.Errorf("policy %s, speed-up %g, seed %d: %w", j.name(), j.speedUp, j.seed, err)
+		return err
 	}
 	r := m.result(totals)
-	r.Policy, r.SpeedUp, r.Seed = j.name(), j.speedUp, j.seed
+	r.Policy, r.SpeedUp, r.Seed = nameOf(j.policy), j.speedUp, j.seed
+	r.Residency = watch.residency(totals.EndNanos)
 	if j.policy != nil {
 		r.Full = j.policy.Full
 	}
 	for _, router := range routers {
-		r.Router.add(router.effect)
+		r.Router.add(&router.counts)
 	}
-	return r, nil
+	j.result, j.requests = r, m.requests
+	return nil
+}
+
+// report implements task.
+func (j *job) report(cfg *Config, res *Result) error {
+	if cfg.Requests != nil {
+		if err := cfg.Requests(j.result, j.requests); err != nil {
+			return err
+		}
+		j.requests = nil
+	}
+	res.Runs = append(res.Runs, *j.result)
+	return nil
 }

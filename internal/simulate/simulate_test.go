@@ -378,16 +378,16 @@ func TestComparisons(t *testing.T) {
 			t.Errorf("kv: %+v", c)
 		}
 	}
-	g := &res.Runs[0].groups
-	for _, iv := range []stats.Interval{compare(g, g, Comparison{}, 1).TTFT, compare(g, g, Comparison{}, 1).HitRatio} {
+	g := seeded{&res.Runs[0].groups}
+	for _, iv := range []stats.Interval{compare(g, g, Comparison{}, 0.95, 1).TTFT, compare(g, g, Comparison{}, 0.95, 1).HitRatio} {
 		if !iv.Ok() || iv.Low != iv.High {
 			t.Errorf("a policy against itself: %+v", iv)
 		}
 	}
-	if v := verdict(compare(g, g, Comparison{}, 1).TTFT, 1); v != "not distinguishable" {
+	if v := verdict(compare(g, g, Comparison{}, 0.95, 1).TTFT, 1); v != "not distinguishable" {
 		t.Error(v)
 	}
-	if iv := compare(new(grouped), new(grouped), Comparison{}, 1).TTFT; iv.Ok() {
+	if iv := compare(seeded{new(grouped)}, seeded{new(grouped)}, Comparison{}, 0.95, 1).TTFT; iv.Ok() {
 		t.Errorf("nothing against nothing: %+v", iv)
 	}
 }
@@ -459,7 +459,7 @@ func TestBoundIsACache(t *testing.T) {
 	}
 	cfg := config(t, tr, "round-robin")
 	cfg.Engine.BlockSize, cfg.Engine.Blocks = 512, 12
-	b, err := (&boundJob{"", 12}).run(context.Background(), &cfg)
+	b, err := (&boundJob{blocks: 12}).run(context.Background(), &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +476,7 @@ func TestWriteText(t *testing.T) {
 	if err := run(t, cfg).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"round-robin", "(oracle)", "good %", "first 50% of the requests left out", "warning: routers hear", "unbounded cache", "measured", "against round-robin at speed-up 1"} {
+	for _, want := range []string{"round-robin", "(oracle)", "good %", "first 50% of the requests left out", "dead %", "whole: hit %", "by mean TTFT", "warning: routers hear", "unbounded cache", "measured", "against round-robin at speed-up 1"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

@@ -3,6 +3,9 @@ package simulate
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -10,36 +13,26 @@ import (
 	"github.com/kvbench/kvbench/stats"
 )
 
-// WriteText writes the result for people: a table for each speed-up and seed, the
-// bounds, and what to know about them.
+// WriteText writes the result for people: tables for each speed-up with the means
+// over the seeds, rankings, the bounds, and what to know about them.
 func (r *Result) WriteText(w io.Writer) error {
 	o := &r.Options
 	var b text.Builder
 	b.Line(fmt.Sprintf("%s: %d requests in %d sessions", r.Trace.Name, r.Trace.Requests, r.Trace.Sessions))
-	b.Line(fmt.Sprintf("%d ranks of %d blocks of %d tokens, %s, %d router(s)", o.Workers, o.GPUBlocks, o.BlockSize, o.Engine, o.Routers))
+	b.Line(fmt.Sprintf("%d ranks of %s of %d tokens, %s, %d router(s)", o.Workers, o.pools(), o.BlockSize, o.Engine, o.Routers))
 	b.Wrap("time model ", fmt.Sprintf("%s: %s, %s; %s", o.Time.Name, o.Time.Model, o.Time.GPU, o.Time.Limits))
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
-	for i := range r.Runs {
-		if i > 0 && r.Runs[i].SpeedUp == r.Runs[i-1].SpeedUp && r.Runs[i].Seed == r.Runs[i-1].Seed {
-			continue
-		}
-		if err := r.writeTable(w, i); err != nil {
+	for _, x := range o.SpeedUps {
+		if err := r.writeTables(w, x); err != nil {
 			return err
 		}
 	}
-	var tail text.Builder
-	for i, c := range r.Comparisons {
-		if i == 0 || c.SpeedUp != r.Comparisons[i-1].SpeedUp {
-			tail.Line("")
-			tail.Line(fmt.Sprintf("against %s at speed-up %g, 95%% intervals over %d groups of requests:", c.Baseline, c.SpeedUp, c.Groups))
-		}
-		tail.Line(fmt.Sprintf("  %s", c.Policy))
-		tail.Line("    TTFT x " + written(c.TTFT, 1, 1, "%.3f"))
-		tail.Line("    E2E  x " + written(c.E2E, 1, 1, "%.3f"))
-		tail.Line("    hit  + " + written(c.HitRatio, 0, 100, "%.2f") + " (points of %)")
+	if err := r.writeKnees(w); err != nil {
+		return err
 	}
+	var tail text.Builder
 	if len(r.Bounds) > 0 {
 		tail.Line("")
 		for _, bound := range r.Bounds {
@@ -57,38 +50,298 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// writeTable writes the runs of one speed-up and seed, from run first on.
-func (r *Result) writeTable(w io.Writer, first int) error {
-	f := &r.Runs[first]
-	what := "all requests"
-	if f.Steady != nil {
-		what = fmt.Sprintf("the first %g%% of the requests left out", 100*r.Options.WarmUp)
+// pools says how large the ranks' pools are.
+func (o *Options) pools() string {
+	if len(o.RankBlocks) == 0 {
+		return fmt.Sprintf("%d blocks", o.GPUBlocks)
 	}
-	if _, err := fmt.Fprintf(w, "\nspeed-up %g, seed %d; %s\n", f.SpeedUp, f.Seed, what); err != nil {
+	return fmt.Sprintf("%d to %d blocks", slices.Min(o.RankBlocks), slices.Max(o.RankBlocks))
+}
+
+// runsOf are the runs of one policy at one speed-up, by seed.
+type runsOf []*RunResult
+
+// mean returns the mean of a figure over the seeds.
+func (r runsOf) mean(of func(run *RunResult) float64) float64 {
+	sum := 0.0
+	for _, run := range r {
+		sum += of(run)
+	}
+	return sum / float64(len(r))
+}
+
+// of is mean for a figure of the requests, after warm-up if there is one.
+func (r runsOf) of(of func(f *Figures) float64) float64 {
+	return r.mean(func(run *RunResult) float64 { return of(run.Figures()) })
+}
+
+// time is of for a time, written.
+func (r runsOf) time(of func(f *Figures) float64) string { return span(int64(math.Round(r.of(of)))) }
+
+// policies returns the runs of a speed-up by policy, in their order.
+func (r *Result) policies(x float64) []runsOf {
+	var out []runsOf
+	place := map[string]int{}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if run.SpeedUp != x {
+			continue
+		}
+		at, ok := place[run.Policy]
+		if !ok {
+			at = len(out)
+			place[run.Policy] = at
+			out = append(out, nil)
+		}
+		out[at] = append(out[at], run)
+	}
+	return out
+}
+
+// writeTables writes what there is of one speed-up.
+func (r *Result) writeTables(w io.Writer, x float64) error {
+	all := r.policies(x)
+	if len(all) == 0 {
+		return nil
+	}
+	o := &r.Options
+	what := "all requests"
+	if all[0][0].Steady != nil {
+		what = fmt.Sprintf("the first %g%% of the requests left out, but for 'whole'", 100*o.WarmUp)
+	}
+	seeds := fmt.Sprintf("seed %d", o.Seeds[0])
+	if n := len(o.Seeds); n > 1 {
+		seeds = fmt.Sprintf("means of %d seeds", n)
+	}
+	if _, err := fmt.Fprintf(w, "\nspeed-up %g, %s; %s\n", x, seeds, what); err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "policy\thit %\tTTFT mean\tp50\tp99\tTPOT p50\tp99\tITL p99\tE2E mean\tqueue p99\treq/s\ttokens/s\tunevenness\tpreempted\trefused\t")
-	if f.Whole.Goodput != nil {
-		fmt.Fprint(t, "good %\t")
+	head := "policy\thit %\tTTFT mean\tp50\tp90\tp99\tTPOT p50\tp99\tITL p99\tE2E mean\tqueue p99\treq/s\ttokens/s\trefused\t"
+	if o.hasSLO() {
+		head += "good %\tgood/s\t"
 	}
-	fmt.Fprintln(t)
-	for i := first; i < len(r.Runs) && r.Runs[i].SpeedUp == f.SpeedUp && r.Runs[i].Seed == f.Seed; i++ {
-		run := &r.Runs[i]
-		g := run.Steady
-		if g == nil {
-			g = &run.Whole
+	if all[0][0].Steady != nil {
+		head += "whole: hit %\tTTFT mean\t"
+	}
+	fmt.Fprintln(t, head)
+	for _, p := range all {
+		fmt.Fprintf(t, "%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.0f\t%s\t", p[0].Policy,
+			100*p.of(func(f *Figures) float64 { return f.HitRatio }),
+			p.time(func(f *Figures) float64 { return f.TTFT.Mean }),
+			p.time(func(f *Figures) float64 { return float64(f.TTFT.P50) }),
+			p.time(func(f *Figures) float64 { return float64(f.TTFT.P90) }),
+			p.time(func(f *Figures) float64 { return float64(f.TTFT.P99) }),
+			p.time(func(f *Figures) float64 { return float64(f.TPOT.P50) }),
+			p.time(func(f *Figures) float64 { return float64(f.TPOT.P99) }),
+			p.time(func(f *Figures) float64 { return float64(f.Gaps.P99) }),
+			p.time(func(f *Figures) float64 { return f.E2E.Mean }),
+			p.time(func(f *Figures) float64 { return float64(f.Queue.P99) }),
+			p.of(func(f *Figures) float64 { return f.RequestsPerSecond }),
+			p.of(func(f *Figures) float64 { return f.OutputTokensPerSecond }),
+			count(p.of(func(f *Figures) float64 { return float64(f.Refused + f.Unrouted) })))
+		if o.hasSLO() {
+			fmt.Fprintf(t, "%.1f\t%.2f\t",
+				100*p.of(func(f *Figures) float64 { return f.goodput().Share }),
+				p.of(func(f *Figures) float64 { return f.goodput().RequestsPerSecond }))
 		}
-		fmt.Fprintf(t, "%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.0f\t%.2f\t%d\t%d\t", run.Policy, 100*g.HitRatio,
-			span(int64(g.TTFT.Mean)), span(g.TTFT.P50), span(g.TTFT.P99), span(g.TPOT.P50), span(g.TPOT.P99), span(g.Gaps.P99),
-			span(int64(g.E2E.Mean)), span(g.Queue.P99), g.RequestsPerSecond, g.OutputTokensPerSecond, run.Imbalance.Variation,
-			g.Preemptions, g.Refused+g.Unrouted)
-		if g.Goodput != nil {
-			fmt.Fprintf(t, "%.1f\t", 100*g.Goodput.Share)
+		if p[0].Steady != nil {
+			fmt.Fprintf(t, "%.2f\t%s\t", 100*p.mean(func(r *RunResult) float64 { return r.Whole.HitRatio }),
+				span(int64(p.mean(func(r *RunResult) float64 { return r.Whole.TTFT.Mean }))))
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.writeRanks(w, all); err != nil {
+		return err
+	}
+	return r.writeComparisons(w, x)
+}
+
+// writeRanks writes what the ranks did in the runs of a speed-up.
+func (r *Result) writeRanks(w io.Writer, all []runsOf) error {
+	if _, err := fmt.Fprintf(w, "\nthe ranks, in the whole run; unevenness of the tokens computed in windows of %v\n", time.Duration(all[0][0].Imbalance.WindowNanos)); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	possible, decisions := false, false
+	for _, p := range all {
+		possible = possible || p[0].Possible != nil && *p[0].Possible != Possible{}
+		decisions = decisions || p[0].Decision != nil
+	}
+	head := "policy\tunevenness CV\tmax/mean\tbusy %\tresident blocks\t%\tdead %\tevicted\tpreempted\thit again %\t"
+	if possible {
+		head += "hits % of shared\tof unbounded\tTTFT x oracle\t"
+	}
+	if decisions {
+		head += "decision p50\tp99\t"
+	}
+	fmt.Fprintln(t, head)
+	for _, p := range all {
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%s\t%s\t", p[0].Policy,
+			p.mean(func(r *RunResult) float64 { return r.Imbalance.Variation }),
+			p.mean(func(r *RunResult) float64 { return r.Imbalance.MaxOverMean }),
+			100*p.mean(func(r *RunResult) float64 { return r.BusyShare }),
+			p.mean(func(r *RunResult) float64 { return r.ResidentBlocks }),
+			100*p.mean(func(r *RunResult) float64 { return r.ResidentShare }),
+			100*p.mean(func(r *RunResult) float64 { return r.Residency.DeadShare }),
+			p.mean(func(r *RunResult) float64 { return float64(r.EvictedBlocks) }),
+			count(p.mean(func(r *RunResult) float64 { return float64(r.Preemptions) })),
+			p.again())
+		if possible {
+			fmt.Fprintf(t, "%s\t%s\t%s\t",
+				share(100*p.mean(func(r *RunResult) float64 { return r.Possible.OfShared }), "%.1f"),
+				share(100*p.mean(func(r *RunResult) float64 { return r.Possible.OfUnbounded }), "%.1f"),
+				share(p.mean(func(r *RunResult) float64 { return r.Possible.TTFTOfOracle }), "%.2f"))
+		}
+		if decisions && p[0].Decision == nil {
+			fmt.Fprint(t, "-\t-\t")
+		} else if decisions {
+			fmt.Fprintf(t, "%dns\t%dns\t",
+				int64(p.mean(func(r *RunResult) float64 { return float64(r.Decision.P50) })),
+				int64(p.mean(func(r *RunResult) float64 { return float64(r.Decision.P99) })))
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// again writes the share of the tokens that came from the cache when requests
+// were admitted again, "-" if none was.
+func (r runsOf) again() string {
+	hits := r.mean(func(r *RunResult) float64 { return float64(r.Whole.AgainHitTokens) })
+	tokens := r.mean(func(r *RunResult) float64 { return float64(r.Whole.AgainTokens) })
+	if tokens == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", 100*hits/tokens)
+}
+
+// count writes a mean of counts.
+func count(x float64) string {
+	if x == math.Trunc(x) {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
+}
+
+// share writes a share of something that may be missing.
+func share(x float64, format string) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, x)
+}
+
+func (o *Options) hasSLO() bool { return o.SLOTTFTNanos > 0 || o.SLOTPOTNanos > 0 || o.SLOE2ENanos > 0 }
+
+// goodput returns the goodput, nothing if there is none because nothing completed.
+func (f *Figures) goodput() Goodput {
+	if f.Goodput == nil {
+		return Goodput{}
+	}
+	return *f.Goodput
+}
+
+// writeComparisons writes the comparisons and rankings of a speed-up.
+func (r *Result) writeComparisons(w io.Writer, x float64) error {
+	var b text.Builder
+	first := true
+	for _, c := range r.Comparisons {
+		if c.SpeedUp != x {
+			continue
+		}
+		if first {
+			b.Line("")
+			b.Line(fmt.Sprintf("against %s at speed-up %g, 95%% intervals over %d groups of requests:", c.Baseline, c.SpeedUp, c.Groups))
+			first = false
+		}
+		b.Line(fmt.Sprintf("  %s", c.Policy))
+		b.Line("    TTFT x " + written(c.TTFT, 1, 1, "%.3f"))
+		b.Line("    E2E  x " + written(c.E2E, 1, 1, "%.3f"))
+		b.Line("    hit  + " + written(c.HitRatio, 0, 100, "%.2f") + " (points of %)")
+		if r.Options.hasSLO() {
+			b.Line("    good + " + written(c.Good, 0, 100, "%.2f") + " (points of %)")
+		}
+	}
+	for _, k := range r.Rankings {
+		if k.SpeedUp != x {
+			continue
+		}
+		b.Line("")
+		b.Line(fmt.Sprintf("by %s at speed-up %g:", k.Figure, k.SpeedUp))
+		for _, p := range k.Places {
+			value := fmt.Sprintf("%.2f%%", 100*p.Value)
+			if k.Figure == byTTFT {
+				value = span(int64(p.Value))
+			}
+			b.Wrap(fmt.Sprintf("  %d. ", p.Place), fmt.Sprintf("%s (%s)%s", p.Policy, value, not(p.NotDistinguishable)))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// not says from which policies one is not distinguishable.
+func not(others []string) string {
+	if len(others) == 0 {
+		return ""
+	}
+	return ", not distinguishable from " + strings.Join(others, ", ")
+}
+
+// writeKnees writes what a search of the load came to.
+func (r *Result) writeKnees(w io.Writer) error {
+	if len(r.Knees) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "\nload at which %g%% of the requests hold the SLO, found to %g%%\n", 100*r.Options.KneeShare, 100*r.Options.KneePrecision); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "policy\tseed\tcarried speed-up\treq/s\tgood %\thit %\tTTFT mean\tbroken speed-up\tgood %\t")
+	for _, k := range r.Knees {
+		at := func(x float64) *KneeStep {
+			for i := range k.Steps {
+				if k.Steps[i].SpeedUp == x {
+					return &k.Steps[i]
+				}
+			}
+			return nil
+		}
+		fmt.Fprintf(t, "%s\t%d\t", k.Policy, k.Seed)
+		if s := at(k.Carried); s != nil {
+			fmt.Fprintf(t, "%.3g\t%.3g\t%.2f\t%.2f\t%s\t", k.Carried, k.RequestsPerSecond, 100*s.Share, 100*s.HitRatio, span(int64(s.TTFTMeanNanos)))
+		} else {
+			fmt.Fprint(t, "none\t-\t-\t-\t-\t")
+		}
+		if s := at(k.Broken); s != nil {
+			fmt.Fprintf(t, "%.3g\t%.2f\t", k.Broken, 100*s.Share)
+		} else {
+			fmt.Fprint(t, "none\t-\t")
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.KneeRanking == nil {
+		return nil
+	}
+	var b text.Builder
+	b.Line("")
+	b.Line("by the load carried:")
+	for _, p := range r.KneeRanking.Places {
+		of := ""
+		if p.OfOracle > 0 {
+			of = fmt.Sprintf(", %.0f%% of the oracle's", 100*p.OfOracle)
+		}
+		b.Wrap(fmt.Sprintf("  %d. ", p.Place), fmt.Sprintf("%s (speed-up %.3g%s)%s", p.Policy, p.Mean, of, not(p.NotDistinguishable)))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // written writes an interval with what it says.

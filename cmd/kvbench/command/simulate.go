@@ -8,20 +8,24 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/internal/replay/trial"
 	"github.com/kvbench/kvbench/internal/simulate"
 	"github.com/kvbench/kvbench/mocker/sglang"
 	"github.com/kvbench/kvbench/mocker/steptime"
 	"github.com/kvbench/kvbench/mocker/vllm"
 	"github.com/kvbench/kvbench/policies/catalogue"
-	"github.com/kvbench/kvbench/trace"
 )
 
 // simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	cfg      simulate.Config
-	reading  trace.ReaderOptions
+	reading  readingFlags
 	policies []string
+	blocks   []int
+	knee     bool
+	search   simulate.KneeSearch
+	explain  int
 	time     string
 	slo      string
 	seed     uint64
@@ -33,7 +37,7 @@ type simulateFlags struct {
 }
 
 func (a *app) simulate() *cobra.Command {
-	f := simulateFlags{cfg: simulate.Config{Engine: simulate.Engines{VLLM: vllm.Default(), SGLang: sglang.Default()}}}
+	f := simulateFlags{cfg: simulate.Config{Engine: simulate.Engines{VLLM: vllm.Default(), SGLang: sglang.Default()}}, search: simulate.DefaultKnee()}
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE|NAME",
 		Short: "Compare policies in a closed loop with mock engines, in virtual time",
@@ -60,11 +64,28 @@ A request that no rank can ever hold is refused and counted.`,
 			if err := f.resolve(cmd.Flags(), a.policies); err != nil {
 				return err
 			}
-			bar := a.progress()
-			var err error
-			f.cfg.Trace, f.cfg.Source, err = trial.LoadTrace(cmd.Context(), args[0], f.reading, bar)
+			opts, err := f.reading.options()
 			if err != nil {
 				return err
+			}
+			bar := a.progress()
+			f.cfg.Trace, f.cfg.Source, err = trial.LoadTrace(cmd.Context(), args[0], opts, bar)
+			if err != nil {
+				return err
+			}
+			for _, text := range f.cfg.Source.Notes {
+				a.noteTrace(text)
+			}
+			if f.explain >= 0 {
+				x, err := simulate.Explain(cmd.Context(), f.cfg, f.explain)
+				bar.Done()
+				switch {
+				case err != nil:
+					return err
+				case f.json:
+					return a.printJSON(x)
+				}
+				return x.WriteText(a.stdout)
 			}
 			res, err := simulate.Run(cmd.Context(), f.cfg, func(done, total int) {
 				if done == 0 {
@@ -93,7 +114,7 @@ A request that no rank can ever hold is refused and counted.`,
 	c, e := &f.cfg, &f.cfg.Engine
 	fl.StringArrayVar(&f.policies, "policy", nil, "a policy to compare, see 'kvbench policies list'; may be repeated (default: round-robin, least-loaded and kv)")
 	fl.IntVar(&c.Workers, "workers", 8, "ranks, each with an engine and a cache of its own")
-	fl.IntVar(&e.Blocks, "gpu-blocks", 16384, "blocks that a rank's cache holds")
+	fl.IntSliceVar(&f.blocks, "gpu-blocks", []int{16384}, "blocks that a rank's cache holds; a list has one number for each rank")
 	fl.IntVar(&e.BlockSize, "block-size", 64, "tokens of a block of the engine, or of a page")
 	fl.StringVar(&e.Kind, "engine", simulate.VLLM, "whose engine to imitate, vllm or sglang")
 	fl.IntVar(&f.maxSeqs, "max-num-seqs", e.VLLM.MaxSeqs, "requests that an engine runs at a time at most")
@@ -112,7 +133,15 @@ A request that no rank can ever hold is refused and counted.`,
 	fl.DurationVar(&c.LoadDelay, "load-staleness", 5*time.Millisecond, "how long news of first tokens and ends takes to a router")
 	fl.IntVar(&c.Routers, "routers", 1, "routers that take turns; each knows of its own requests only")
 	fl.IntVar(&c.Concurrency, "concurrency", 0, "serve so many sessions at any time instead of at the trace's times")
+	fl.StringVar(&c.Approximate, "approximate", "", "routers get no KV events and take what they sent a rank to be there, until a time has passed (ttl) or its pool is full (lru)")
+	fl.DurationVar(&c.TTL, "ttl", retention.DefaultTTL, "how long --approximate ttl keeps a block after the last decision that had it")
 	fl.Float64SliceVar(&c.SpeedUps, "speed-up", []float64{1}, "divide the trace's times by this; several are played one by one")
+	fl.BoolVar(&f.knee, "find-knee", false, "search for the speed-up at which the SLO breaks, for each policy and seed, from --speed-up on")
+	fl.Float64Var(&f.search.Share, "knee-share", f.search.Share, "share of the requests that must hold the SLO for a load to be carried")
+	fl.Float64Var(&f.search.Precision, "knee-precision", f.search.Precision, "how far apart the loads that are carried and that are not may be at the end, as a share")
+	fl.IntVar(&f.explain, "explain", -1, "show the inputs and costs of every rank for the request in this row of the trace, from 0, with the first speed-up and seed")
+	fl.BoolVar(&c.Strict, "strict", false, "a request that its rank can never hold is an error, not counted")
+	fl.BoolVar(&c.DecisionTime, "decision-time", false, "measure on the wall clock how long choices take; these figures differ from time to time")
 	fl.Uint64Var(&f.seed, "seed", 42, "seed of every random choice")
 	fl.IntVar(&f.seeds, "seeds", 1, "play so many seeds, from --seed on")
 	fl.Float64Var(&c.WarmUp, "warm-up", 0, "share of the requests that a second set of figures leaves out")
@@ -121,10 +150,17 @@ A request that no rank can ever hold is refused and counted.`,
 	fl.BoolVar(&f.noOracle, "no-oracle", false, "leave the oracle out")
 	fl.BoolVar(&f.noBounds, "no-bounds", false, "leave the caches without engines out")
 	fl.IntVar(&c.Parallel, "parallel", 0, "runs at a time (default: one for each CPU); changes nothing in the result")
-	fl.IntVar(&f.reading.BlockSize, "trace-block-size", 0, "tokens that a hash id of the trace stands for (default: that of its format)")
-	fl.IntVar(&f.reading.MaxLineBytes, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
+	f.reading.register(fl)
+	f.reading.complete(cmd)
 	fl.BoolVar(&f.json, "json", false, "print JSON")
+	fl.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "speedup" {
+			name = "speed-up"
+		}
+		return pflag.NormalizedName(name)
+	})
 	_ = cmd.RegisterFlagCompletionFunc("policy", a.completePolicy)
+	_ = cmd.RegisterFlagCompletionFunc("approximate", fixed(simulate.ApproximateTTL, simulate.ApproximateLRU))
 	_ = cmd.RegisterFlagCompletionFunc("engine", fixed(simulate.VLLM, simulate.SGLang))
 	_ = cmd.RegisterFlagCompletionFunc("time", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
@@ -155,6 +191,9 @@ func (f *simulateFlags) resolve(fl *pflag.FlagSet, defs []catalogue.Definition) 
 			}
 		}
 	}
+	if err := f.combine(fl); err != nil {
+		return err
+	}
 	c.Engine.VLLM.MaxSeqs, c.Engine.SGLang.MaxSeqs = f.maxSeqs, f.maxSeqs
 	if len(f.policies) == 0 {
 		f.policies = []string{"round-robin", "least-loaded", "kv"}
@@ -182,5 +221,39 @@ func (f *simulateFlags) resolve(fl *pflag.FlagSet, defs []catalogue.Definition) 
 		c.Seeds = append(c.Seeds, f.seed+uint64(i))
 	}
 	c.Oracle, c.Bounds = !f.noOracle, !f.noBounds
+	return nil
+}
+
+// combine refuses flags that have no effect together, and sets what they mean
+// together.
+func (f *simulateFlags) combine(fl *pflag.FlagSet) error {
+	c := &f.cfg
+	switch {
+	case fl.Changed("ttl") && c.Approximate != simulate.ApproximateTTL:
+		return errors.New("--ttl has no effect without --approximate ttl; add that or leave this out")
+	case fl.Changed("approximate") && c.Approximate == "":
+		return errors.New("--approximate is empty; it must be ttl or lru")
+	case c.Approximate != "" && fl.Changed("event-delay"):
+		return errors.New("--event-delay has no effect with --approximate: routers get no KV events; leave one of them out")
+	case !f.knee && (fl.Changed("knee-share") || fl.Changed("knee-precision")):
+		return errors.New("--knee-share and --knee-precision have no effect without --find-knee; add that or leave them out")
+	case f.knee && f.slo == "":
+		return errors.New("--find-knee needs --slo, such as ttft=2s,tpot=50ms")
+	case fl.Changed("explain") && f.explain < 0:
+		return fmt.Errorf("--explain is %d; it must be a row of the trace, from 0", f.explain)
+	case f.explain >= 0 && (f.knee || fl.Changed("slo") || c.DecisionTime):
+		return errors.New("--explain shows one decision and measures nothing; leave --find-knee, --slo and --decision-time out")
+	case f.explain >= 0 && (len(c.SpeedUps) > 1 || f.seeds > 1):
+		return errors.New("--explain shows one decision; give one speed-up and one seed")
+	case len(f.blocks) == 0:
+		return errors.New("--gpu-blocks is empty; give the blocks of a rank's cache")
+	}
+	c.Engine.Blocks, c.Engine.RankBlocks = f.blocks[0], nil
+	if len(f.blocks) > 1 {
+		c.Engine.RankBlocks = f.blocks
+	}
+	if f.knee {
+		c.Knee = &f.search
+	}
 	return nil
 }
