@@ -64,11 +64,11 @@ func (p *Pipeline) Explain(r *Request, s *State) (*Explanation, error) {
 func (p *Pipeline) explain(e *Explanation, r *Request, s *State) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
-			u, ok := x.(undeclared)
+			broken, ok := x.(*ComponentError)
 			if !ok {
 				panic(x)
 			}
-			err = &ComponentError{u.component, "reads what it does not declare"}
+			err = broken
 		}
 	}()
 	if err := p.gather(r, s); err != nil {

@@ -233,11 +233,11 @@ func (p *Pipeline) Commit(r *Request, slot indexer.Slot) {
 func (p *Pipeline) Select(r *Request, s *State) (choice Choice, err error) {
 	defer func() {
 		if e := recover(); e != nil {
-			u, ok := e.(undeclared)
+			broken, ok := e.(*ComponentError)
 			if !ok {
 				panic(e)
 			}
-			choice, err = Choice{}, &ComponentError{u.component, fmt.Sprintf("reads %v, which it does not declare", u.input)}
+			choice, err = Choice{}, broken
 		}
 	}()
 	if r.BlockSize <= 0 || r.PromptTokens < 0 {

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -160,16 +161,13 @@ type selection struct {
 	session SessionInput
 }
 
-// undeclared is what a View panics with when a component reads an input that it
-// did not declare. Pipeline.Select makes an error of it.
-type undeclared struct {
-	component string
-	input     Inputs
-}
+// Fail ends the selection with an error of the component. It does not return. It is
+// for accessors of experimental inputs that cannot give what they are asked for.
+func (v *View) Fail(problem string) { panic(&ComponentError{v.name, problem}) }
 
 func (v *View) need(in Inputs) {
 	if v.declared&in == 0 {
-		panic(undeclared{v.name, in})
+		v.Fail(fmt.Sprintf("reads %v, which it does not declare", in))
 	}
 }
 

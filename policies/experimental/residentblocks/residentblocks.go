@@ -166,8 +166,8 @@ func (c FreshCounts) Freshness(slot indexer.Slot) (Freshness, bool) {
 	return c.r.progress[thread], true
 }
 
-// OfFresh is Of with the freshness of each count. It panics if the feed has
-// counts and was made without the progress of all event threads.
+// OfFresh is Of with the freshness of each count. It fails the selection if the
+// feed has counts and was made without the progress of all event threads.
 func OfFresh(v *policies.View) FreshCounts {
 	r := reader(v)
 	if !r.progressRead {
@@ -185,7 +185,7 @@ func reader(v *policies.View) *Reader {
 	in := v.Experimental(policies.ExperimentalResidentBlocks)
 	r, ok := in.(*Reader)
 	if !ok {
-		panic(fmt.Sprintf("residentblocks: the host's State has a %T; it must be a *residentblocks.Reader", in))
+		v.Fail(fmt.Sprintf("reads RESIDENT_BLOCKS of a host whose State has a %T; it must be a *residentblocks.Reader", in))
 	}
 	return r
 }
@@ -213,7 +213,7 @@ func (r *Reader) load(v *policies.View) {
 		return
 	}
 	if threads := r.table.Threads(); r.progressRead && len(r.progress) < threads {
-		panic(fmt.Sprintf("residentblocks: the feed has the progress of %d event threads of %d", len(r.progress), threads))
+		v.Fail(fmt.Sprintf("asks how fresh the counts are, of which the host knows the progress of %d event threads of %d", len(r.progress), threads))
 	}
 	r.counts.Missing = r.table.Read(r.counts.Blocks)
 }

@@ -253,12 +253,32 @@ func TestDeclaring(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "RESIDENT_BLOCKS is declared and not given") {
 		t.Errorf("not given: %v", err)
 	}
+	err = selects(t, both, 2, strange{}, func(v *policies.View) { Of(v) })()
+	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "strange") {
+		t.Errorf("not a reader: %v", err)
+	}
+	counters := indexer.NewResidentCounters([]int{0, 1}, indexer.Packed)
+	half := NewFeed(counters, []Progress{idle{}}, slog.New(slog.DiscardHandler)).Reader()
+	for range 2 {
+		err = selects(t, both, 2, half, func(v *policies.View) { OfFresh(v) })()
+		if !errors.As(err, &broken) || !strings.Contains(err.Error(), "1 event threads of 2") {
+			t.Errorf("without the progress of a thread: %v", err)
+		}
+	}
 	_, err = policies.NewPipeline(policies.Recipe{Picker: policies.Named[policies.Picker]{
 		Name: "look", Component: picker{policies.ExperimentalResidentBlocks, nil}}}, 1)
 	if err == nil || !strings.Contains(err.Error(), "without CACHE") {
 		t.Errorf("without CACHE: %v", err)
 	}
 }
+
+type idle struct{}
+
+func (idle) Load() (applied, accepted uint64) { return 0, 0 }
+
+type strange struct{}
+
+func (strange) Begin() {}
 
 // TestFreshness stops an event thread in an event: the freshness must show what
 // the counts lack, of its ranks only.
