@@ -16,6 +16,7 @@ type Chain struct {
 	size      int
 	locals    []indexer.LocalHash
 	sequences []indexer.SequenceHash
+	path      []Stretch
 }
 
 // Start makes it the chain of a row of t in blocks of size tokens, without any
@@ -34,6 +35,7 @@ func (c *Chain) Start(t *trace.Trace, row, size int, seed uint64) {
 		size:      size,
 		locals:    c.locals[:0],
 		sequences: c.sequences[:0],
+		path:      c.path[:0],
 	}
 }
 

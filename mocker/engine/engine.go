@@ -42,6 +42,19 @@ type Listener interface {
 	Done(at int64, id uint64)
 }
 
+// BlockReader is a Listener that can do without the blocks of events. Engines need
+// not name blocks then; the lists of Stored and Removed events can be empty.
+type BlockReader interface {
+	Listener
+	ReadsBlocks() bool
+}
+
+// ReadsBlocks says whether a listener reads the blocks of events.
+func ReadsBlocks(l Listener) bool {
+	r, ok := l.(BlockReader)
+	return !ok || r.ReadsBlocks()
+}
+
 // Refusal is why an engine cannot ever serve a request.
 type Refusal uint8
 

@@ -110,6 +110,9 @@ type Observer interface {
 type Config struct {
 	// BlockSize is the tokens of a block of every engine.
 	BlockSize int
+	// Prompts is the tree of the trace's prompts in such blocks, which runs can
+	// share; nil: it is made.
+	Prompts *mocker.Prompts
 	// Open makes the engine of each rank, Ranks in number.
 	Ranks int
 	Open  func(rank int, l engine.Listener) (Engine, error)
@@ -166,6 +169,9 @@ type Totals struct {
 func Run(ctx context.Context, t *trace.Trace, cfg Config, obs Observer) (Totals, error) {
 	if err := cfg.validate(); err != nil {
 		return Totals{}, err
+	}
+	if cfg.Prompts == nil {
+		cfg.Prompts = mocker.NewPrompts(t, cfg.BlockSize)
 	}
 	f := &fleet{trace: t, cfg: cfg, obs: obs, slotOf: make([]int32, t.Len()), ends: newEnds(cfg.Ranks), waits: make([]bool, cfg.Ranks)}
 	for i := range cfg.Routers {
@@ -400,7 +406,7 @@ func (f *fleet) arrive(h happening) error {
 	fl := f.flights[slot]
 	in := f.trace.Request(h.row)
 	f.slotOf[h.row] = slot
-	fl.chain.Start(f.trace, h.row, f.cfg.BlockSize, f.cfg.Seed)
+	fl.chain.StartIn(f.cfg.Prompts, h.row, f.cfg.Seed)
 	fl.turn = h.turn
 	fl.Outcome = Outcome{Row: h.row, Number: int(f.totals.Arrived), Session: h.session, Rank: NoRank, Router: f.turn, Arrival: f.now, Prompt: fl.chain.Prompt()}
 	f.turn = (f.turn + 1) % len(f.cfg.Routers)

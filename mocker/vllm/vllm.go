@@ -26,9 +26,10 @@
 //
 // # The pool
 //
-// See mocker.Pool: physical blocks, several of which may have the same content;
-// blocks are given back from the last to the first, so that leaves are evicted
-// before what they follow. A Removed event says that the last copy is gone.
+// Physical blocks, several of which may have the same content; blocks are given
+// back from the last to the first, so that leaves are evicted before what they
+// follow. A Removed event says that the last copy is gone. See cache.go for how
+// it is kept.
 //
 // # What it does not do
 //
@@ -107,7 +108,7 @@ func (c *Config) Validate() error {
 type Engine struct {
 	cfg       Config
 	listener  engine.Listener
-	pool      *mocker.Pool
+	cache     *cache
 	watermark int
 
 	now  int64
@@ -129,20 +130,18 @@ type Engine struct {
 		changes uint64
 	}
 
-	copies  []int32
-	evicted []indexer.SequenceHash
-	event   indexer.Event
+	spans []span // scratch of admit
+	event indexer.Event
 }
 
 // request is one in the engine. Its buffers are reused.
 type request struct {
 	id        uint64
 	chain     *mocker.Chain
-	held      []int32 // copies in the order of the blocks
-	output    int     // tokens to generate
-	known     int     // tokens of the prompt and generated ones
-	computed  int     // of these, before the pass that runs
-	stored    int     // leading blocks that others can find
+	held      held
+	output    int // tokens to generate
+	known     int // tokens of the prompt and generated ones
+	computed  int // of these, before the pass that runs
 	generated int
 	missing   int  // of Backlog, while it waits; -1: not known yet
 	admitted  bool // at least once
@@ -159,7 +158,7 @@ func New(cfg Config, listener engine.Listener) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, listener: listener, pool: mocker.NewPool(cfg.Blocks), watermark: int(cfg.Watermark * float64(cfg.Blocks))}
+	e := &Engine{cfg: cfg, listener: listener, cache: newCache(cfg.Blocks, engine.ReadsBlocks(listener)), watermark: int(cfg.Watermark * float64(cfg.Blocks))}
 	e.blocked.id = -1
 	return e, nil
 }
@@ -168,10 +167,10 @@ func New(cfg Config, listener engine.Listener) (*Engine, error) {
 func (e *Engine) Counts() engine.Counts {
 	c := e.counts
 	c.Waiting, c.Running = e.waiting.len(), len(e.running)
-	c.ActiveBlocks = e.pool.Active()
-	c.IdleBlocks = e.pool.Used() - c.ActiveBlocks
-	c.FreeBlocks = e.pool.Capacity() - e.pool.Used()
-	c.Resident = e.pool.Cached()
+	c.ActiveBlocks = e.cache.active()
+	c.IdleBlocks = e.cache.idle
+	c.FreeBlocks = e.cache.capacity - e.cache.used
+	c.Resident = e.cache.distinct
 	return c
 }
 
@@ -189,9 +188,12 @@ func (e *Engine) Submit(now int64, r engine.Request) engine.Refusal {
 		e.counts.Refused++
 		return why
 	}
+	if r.Chain.Path() == nil {
+		panic("vllm: a request whose chain has no path; see mocker.Chain.StartIn")
+	}
 	id := e.place()
 	q := &e.requests[id]
-	*q = request{id: r.ID, chain: r.Chain, held: q.held[:0], output: output, known: prompt, missing: -1}
+	*q = request{id: r.ID, chain: r.Chain, held: held{spans: q.held.spans[:0]}, output: output, known: prompt, missing: -1}
 	e.waiting.pushBack(id)
 	return engine.Accepted
 }
@@ -293,7 +295,7 @@ func (e *Engine) Begin() error {
 	e.counts.BusyNanos += ns
 	e.counts.ChunkTokens += pass.New
 	e.counts.DecodeTokens += int64(pass.Decodes)
-	e.counts.PeakActive = max(e.counts.PeakActive, e.pool.Active())
+	e.counts.PeakActive = max(e.counts.PeakActive, e.cache.active())
 	// The whole pool is looked at now and then only: that takes long.
 	if invariants.Enabled && e.counts.Passes&0xfff == 0 {
 		if err := e.Check(); err != nil {
@@ -315,7 +317,7 @@ func (e *Engine) runOn(pass *steptime.Pass, budget int) (left int, preempted boo
 			break
 		}
 		for {
-			if need := e.blocks(r.computed+n) - len(r.held); need <= 0 || e.hold(r, nil, need) {
+			if need := e.blocks(r.computed+n) - r.held.blocks(); need <= 0 || e.hold(r, nil, 0, 0, need) {
 				break
 			}
 			victim := e.running[len(e.running)-1]
@@ -339,10 +341,8 @@ func (e *Engine) admit(pass *steptime.Pass, budget int) {
 			return // it did not fit before, and nothing has changed since
 		}
 		r := &e.requests[id]
-		_, sequences := r.chain.Blocks(r.known)
-		var active int
-		e.copies, active = e.pool.Match(sequences[:(r.known-1)/e.cfg.BlockSize], e.copies[:0])
-		hits := len(e.copies)
+		var hits, active int
+		e.spans, hits, active = e.cache.match(r.chain.Path(), (r.known-1)/e.cfg.BlockSize, e.spans[:0])
 		rest := r.known - hits*e.cfg.BlockSize
 		n := min(rest, budget)
 		if n < rest && e.cfg.NoChunkedPrefill {
@@ -352,17 +352,17 @@ func (e *Engine) admit(pass *steptime.Pass, budget int) {
 		if e.cfg.FirstChunkOnly {
 			last = hits*e.cfg.BlockSize + n
 		}
-		available := e.pool.Capacity() - e.pool.Active()
+		available := e.cache.capacity - e.cache.active()
 		if len(e.running) > 0 {
 			available -= e.watermark
 		}
-		if e.blocks(last)-active > available || !e.hold(r, e.copies, e.blocks(hits*e.cfg.BlockSize+n)-hits) {
+		if e.blocks(last)-active > available || !e.hold(r, e.spans, hits, active, e.blocks(hits*e.cfg.BlockSize+n)-hits) {
 			e.blocked.id, e.blocked.changes = id, e.changes
 			return
 		}
 		e.waiting.popFront()
 		e.running = append(e.running, id)
-		r.computed, r.stored = hits*e.cfg.BlockSize, hits
+		r.computed = hits * e.cfg.BlockSize
 		if r.admitted {
 			e.counts.AgainTokens += int64(r.known)
 			e.counts.AgainHitTokens += int64(r.computed)
@@ -387,7 +387,7 @@ func (e *Engine) take(pass *steptime.Pass, id int32, n int) {
 		pass.AddChunk(n, r.computed)
 	}
 	e.batch = append(e.batch, share{id, int32(n)})
-	if to := (r.computed + n) / e.cfg.BlockSize; to > r.stored {
+	if to := (r.computed + n) / e.cfg.BlockSize; to > r.held.stored {
 		e.store(r, to)
 	}
 }
@@ -434,7 +434,7 @@ func (e *Engine) preempt(id int32) {
 	e.running = e.running[:len(e.running)-1]
 	r := &e.requests[id]
 	e.release(r)
-	r.computed, r.stored = 0, 0
+	r.computed = 0
 	r.missing = -1
 	e.waiting.pushFront(id)
 	e.counts.Preemptions++
@@ -442,53 +442,44 @@ func (e *Engine) preempt(id int32) {
 }
 
 func (e *Engine) release(r *request) {
-	e.pool.Release(r.held)
-	r.held = r.held[:0]
+	e.cache.release(&r.held)
 	e.changes++
 }
 
-// hold takes hold of copies that the pool matched and of fresh ones, and tells
-// what is evicted for them. It is false if there is no room.
-func (e *Engine) hold(r *request, copies []int32, fresh int) bool {
-	held, evicted, ok := e.pool.Hold(copies, fresh, r.held, e.evicted[:0])
-	if !ok {
+// hold gives a request what the cache matched and fresh blocks, and tells what is
+// evicted for them. It is false if there is no room.
+func (e *Engine) hold(r *request, spans []span, hits, active, fresh int) bool {
+	if !e.cache.hold(&r.held, spans, hits, active, fresh) {
 		return false
 	}
-	r.held, e.evicted = held, evicted
 	e.changes++
-	if len(evicted) > 0 {
-		e.counts.RemovedBlocks += int64(len(evicted))
-		e.emit(indexer.Event{Kind: indexer.Removed, Sequences: evicted})
+	if e.cache.gone > 0 {
+		e.counts.RemovedBlocks += int64(e.cache.gone)
+		e.emit(indexer.Event{Kind: indexer.Removed, Sequences: e.cache.evicted})
 	}
 	return true
 }
 
 // store makes the blocks of a request up to block to known, and tells those that
-// are new in the pool: one event for each run of them.
+// are new in the cache: one event for each run of them.
 func (e *Engine) store(r *request, to int) {
-	locals, sequences := r.chain.Blocks(to * e.cfg.BlockSize)
-	first := r.stored
-	for i := r.stored; i < to; i++ {
-		if !e.pool.Commit(r.held[i], sequences[i]) {
-			e.tell(locals, sequences, first, i)
-			first = i + 1
+	var locals []indexer.LocalHash
+	var sequences []indexer.SequenceHash
+	if e.cache.named {
+		locals, sequences = r.chain.Blocks(to * e.cfg.BlockSize)
+	}
+	for _, s := range e.cache.store(&r.held, r.chain.Path(), to, sequences) {
+		ev := indexer.Event{Kind: indexer.Stored}
+		if e.cache.named {
+			ev.Sequences, ev.Locals = sequences[s.from:s.to], locals[s.from:s.to]
+			if s.from > 0 {
+				ev.HasParent, ev.Parent = true, sequences[s.from-1]
+			}
 		}
+		e.counts.StoredBlocks += int64(s.to - s.from)
+		e.emit(ev)
 	}
-	e.tell(locals, sequences, first, to)
-	r.stored = to
 	e.changes++
-}
-
-func (e *Engine) tell(locals []indexer.LocalHash, sequences []indexer.SequenceHash, from, to int) {
-	if from == to {
-		return
-	}
-	ev := indexer.Event{Kind: indexer.Stored, Sequences: sequences[from:to], Locals: locals[from:to]}
-	if from > 0 {
-		ev.HasParent, ev.Parent = true, sequences[from-1]
-	}
-	e.counts.StoredBlocks += int64(to - from)
-	e.emit(ev)
 }
 
 func (e *Engine) emit(ev indexer.Event) {
@@ -501,8 +492,9 @@ func (e *Engine) emit(ev indexer.Event) {
 // Cached returns how many leading tokens of what is known of a request are in the
 // cache now, in whole blocks and with the last one if that is full.
 func (e *Engine) Cached(c *mocker.Chain, known int) int {
-	_, sequences := c.Blocks(known)
-	return e.pool.Lookup(sequences) * e.cfg.BlockSize
+	var hits int
+	e.spans, hits, _ = e.cache.match(c.Path(), known/e.cfg.BlockSize, e.spans[:0])
+	return hits * e.cfg.BlockSize
 }
 
 // Backlog returns the tokens of prompts that are yet to be computed, with those
@@ -528,7 +520,11 @@ func (e *Engine) Backlog() (tokens int64, requests int) {
 // Check verifies the invariants of engine and pool and returns the first
 // violation.
 func (e *Engine) Check() error {
-	if err := e.pool.Check(); err != nil {
+	var holders []*held
+	for _, id := range e.running {
+		holders = append(holders, &e.requests[id].held)
+	}
+	if err := e.cache.check(holders); err != nil {
 		return err
 	}
 	c := e.Counts()
@@ -543,12 +539,12 @@ func (e *Engine) Check() error {
 	}
 	for _, id := range e.running {
 		r := &e.requests[id]
-		if r.chain == nil || len(r.held) < e.blocks(r.computed) || r.stored > len(r.held) || r.generated > r.output {
+		if r.chain == nil || r.held.blocks() < e.blocks(r.computed) || r.generated > r.output {
 			return fmt.Errorf("vllm: running request %+v", *r)
 		}
 	}
 	for i := range e.waiting.len() {
-		if r := &e.requests[e.waiting.at(i)]; r.chain == nil || len(r.held) != 0 || r.computed != 0 {
+		if r := &e.requests[e.waiting.at(i)]; r.chain == nil || r.held.blocks() != 0 || r.computed != 0 {
 			return fmt.Errorf("vllm: waiting request %+v", *r)
 		}
 	}

@@ -92,7 +92,7 @@ func Requests(size int, rows ...trace.Request) *trace.Trace {
 // Chain returns the chain of a row in blocks of size tokens.
 func Chain(t *trace.Trace, row, size int) *mocker.Chain {
 	c := new(mocker.Chain)
-	c.Start(t, row, size, 1)
+	c.StartIn(mocker.NewPrompts(t, size), row, 1)
 	return c
 }
 
