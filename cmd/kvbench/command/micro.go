@@ -6,8 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvbench/kvbench/indexer/catalogue"
-	"github.com/kvbench/kvbench/internal/buildinfo"
-	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/internal/micro"
 	"github.com/kvbench/kvbench/internal/replay/trial"
 	"github.com/kvbench/kvbench/trace"
@@ -20,7 +18,7 @@ func (a *app) micro() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.microIndex())
+	cmd.AddCommand(a.microIndex(), a.microSelection())
 	return cmd
 }
 
@@ -89,7 +87,7 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 			}
 			progress := a.progress()
 			defer progress.Done()
-			t, src, err := trial.LoadTrace(cmd.Context(), source, trace.ReaderOptions{BlockSize: trace.DefaultBlockSize}, progress)
+			t, src, err := trial.LoadTrace(cmd.Context(), source, trace.ReaderOptions{}, progress)
 			if err != nil {
 				return err
 			}
@@ -98,12 +96,8 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 			if err != nil {
 				return err
 			}
-			r.Machine, r.Build = host.Describe(), buildinfo.Read()
 			progress.Done()
-			if asJSON {
-				return a.printJSON(r)
-			}
-			return r.WriteText(a.stdout, base)
+			return a.printMicro(r, base, asJSON)
 		},
 	}
 	fl := cmd.Flags()
