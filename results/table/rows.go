@@ -32,13 +32,15 @@ type Request struct {
 	TPOTNS  *float64 `parquet:"tpot_ns,optional" unit:"ns"`  // mean time between two of its tokens; null: fewer than 2 tokens
 	E2ENS   *int64   `parquet:"e2e_ns,optional" unit:"ns"`   // arrival to last token; null: not completed
 
-	PromptTokens int64  `parquet:"prompt_tokens" unit:"tokens"`             // tokens of the prompt
-	OutputTokens int64  `parquet:"output_tokens" unit:"tokens"`             // tokens of the answer that it got
-	HitTokens    *int64 `parquet:"hit_tokens,optional" unit:"tokens"`       // of the prompt, from the cache at the first admission; null: not admitted
-	HitBlocks    *int64 `parquet:"hit_blocks,optional" unit:"blocks"`       // the same in whole KV blocks
-	Preemptions  int64  `parquet:"preemptions"`                             // times that it lost its place in the batch
-	AgainTokens  *int64 `parquet:"again_tokens,optional" unit:"tokens"`     // that it had when it was admitted again, summed over its preemptions; null: unknown
-	AgainHits    *int64 `parquet:"again_hit_tokens,optional" unit:"tokens"` // of these, from the cache; null: unknown
+	PromptTokens int64  `parquet:"prompt_tokens" unit:"tokens"`                // tokens of the prompt
+	OutputTokens int64  `parquet:"output_tokens" unit:"tokens"`                // tokens of the answer that it got
+	HitTokens    *int64 `parquet:"hit_tokens,optional" unit:"tokens"`          // of the prompt, from the cache at the first admission; null: not admitted
+	HitBlocks    *int64 `parquet:"hit_blocks,optional" unit:"blocks"`          // the same in whole KV blocks
+	ExpectedHits *int64 `parquet:"expected_hit_tokens,optional" unit:"tokens"` // that the router took to be in the cache of the rank it chose; null: it does not look, or unrouted
+	MaxITLNS     *int64 `parquet:"max_itl_ns,optional" unit:"ns"`              // longest time between two of its tokens; null: fewer than 2 tokens
+	Preemptions  int64  `parquet:"preemptions"`                                // times that it lost its place in the batch
+	AgainTokens  *int64 `parquet:"again_tokens,optional" unit:"tokens"`        // that it had when it was admitted again, summed over its preemptions; null: unknown
+	AgainHits    *int64 `parquet:"again_hit_tokens,optional" unit:"tokens"`    // of these, from the cache; null: unknown
 }
 
 // Decision is what a policy chose for one query of a replay.

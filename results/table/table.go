@@ -198,6 +198,19 @@ func (w *Writer[T]) own(rows []T) {
 	}
 }
 
+// SetMeta changes what the table says of how it was made, until Close.
+func (w *Writer[T]) SetMeta(meta Meta) error {
+	if meta.Command == nil {
+		meta.Command = []string{}
+	}
+	text, err := json.Marshal(meta)
+	if err != nil {
+		return fmt.Errorf("write %s: metadata: %w", w.path, err)
+	}
+	w.out.SetKeyValueMetadata(MetaKey, string(text))
+	return nil
+}
+
 // Rows returns the number of rows written so far.
 func (w *Writer[T]) Rows() int64 { return w.rows + int64(len(w.batch)) }
 
