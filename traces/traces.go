@@ -26,9 +26,9 @@ const suffix = ".jsonl.zst"
 
 // Entry describes an embedded trace.
 type Entry struct {
-	Name        string
-	Description string
-	Bytes       int64 // as stored, compressed
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Bytes       int64  `json:"bytes"` // as stored, compressed
 }
 
 var descriptions = map[string]string{
@@ -53,6 +53,16 @@ func Lookup(name string) (Entry, bool) {
 		return Entry{}, false
 	}
 	return Entry{Name: name, Description: descriptions[name], Bytes: info.Size()}, true
+}
+
+// Embedded describes all embedded traces, sorted by name.
+func Embedded() []Entry {
+	var out []Entry
+	for _, name := range Names() {
+		e, _ := Lookup(name)
+		out = append(out, e)
+	}
+	return out
 }
 
 // Open opens the embedded trace of that name, compressed as it is stored: see

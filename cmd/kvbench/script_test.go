@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"onecpu":    oneCPU,
 			"fullout":   fullOutput,
 			"wide":      wide,
+			"serve":     serve,
 		},
 	})
 }
@@ -272,4 +275,30 @@ func wide(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%d columns: %s", n, line)
 		}
 	}
+}
+
+// serve starts a web server of the files in a folder, whose address is then in
+// $SERVER: serve DIR. With -cut, it breaks each connection after 1 MB.
+func serve(ts *testscript.TestScript, _ bool, args []string) {
+	files := http.FileServer(http.Dir(ts.MkAbs(args[len(args)-1])))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if args[0] == "-cut" {
+			w = &cutWriter{ResponseWriter: w, left: 1 << 20}
+		}
+		files.ServeHTTP(w, r)
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("SERVER", server.URL)
+}
+
+type cutWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutWriter) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left < 0 {
+		panic(http.ErrAbortHandler)
+	}
+	return c.ResponseWriter.Write(p)
 }

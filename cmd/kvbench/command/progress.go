@@ -32,3 +32,12 @@ func (s *steps) Advance(done int64) { s.bar.Advance(done) }
 
 // Done ends the last step.
 func (s *steps) Done() { s.bar.Done() }
+
+// of returns what is told how far a step is, of so many units in all, 0 if that is
+// not known.
+func (s *steps) of(name string) func(done, total int64) {
+	return func(done, total int64) {
+		s.Step(name, total)
+		s.Advance(done)
+	}
+}
