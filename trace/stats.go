@@ -171,9 +171,9 @@ func describeLengths(t *Trace, length func(*row) uint32) LengthInfo {
 
 // Plot draws the rate of arrivals over time for a terminal, at most width and 80
 // columns wide, but at least about 50. It returns "" if there is no rate, as all
-// arrive at once.
+// arrive within a nanosecond.
 func (i Info) Plot(width int) string {
-	if i.SpanMS <= 0 {
+	if i.SpanMS < 1e-6 {
 		return ""
 	}
 	width = min(width, 80)

@@ -217,7 +217,7 @@ func TestPlot(t *testing.T) {
 		info := Describe(tr)
 		width := rapid.IntRange(50, 200).Draw(t, "width")
 		plot := info.Plot(width)
-		if info.SpanMS == 0 {
+		if info.SpanMS < 1e-6 {
 			if plot != "" {
 				t.Fatal("a plot of one instant")
 			}
@@ -232,6 +232,10 @@ func TestPlot(t *testing.T) {
 	})
 	if plot := Describe(mustNew(t)).Plot(80); plot != "" {
 		t.Errorf("the plot of an empty trace is %q", plot)
+	}
+	// The rate is more than a number can hold.
+	if plot := Describe(mustNew(t, Request{Delay: nan}, Request{Timestamp: 1e-303, Delay: nan})).Plot(80); plot != "" {
+		t.Errorf("the plot of an instant is %q", plot)
 	}
 }
 
