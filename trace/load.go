@@ -199,53 +199,106 @@ func Load(ctx context.Context, path string, opts ReaderOptions, progress func(by
 // last element in the Source. The size is known if r has the Stat method of a
 // file. r is read to its end and not closed.
 func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOptions, progress func(bytesDone, bytesTotal int64)) (*Trace, Source, error) {
+	in, err := OpenStream(ctx, r, name, opts, progress)
+	if err != nil {
+		return nil, Source{}, err
+	}
+	defer in.Close()
+	b := builder{blockSize: in.BlockSize()}
+	var q Request
+	for {
+		if err := in.Read(&q); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, Source{}, err
+		}
+		if field, err := b.add(&q); err != nil {
+			return nil, Source{}, &ParseError{File: name, Line: q.Line, Field: field, Err: err}
+		}
+	}
+	if len(b.rows) == 0 {
+		return nil, Source{}, &ParseError{File: name, Err: errNoRequests}
+	}
+	src, err := in.Source()
+	if err != nil {
+		return nil, Source{}, err
+	}
+	return b.trace(), src, nil
+}
+
+var errNoRequests = errors.New("has no requests; is it the right file?")
+
+// Stream is a Reader of a file or the like that says how far it is, sums the bytes,
+// and stops when a context ends.
+type Stream struct {
+	*Reader
+	ctx   context.Context
+	meter *meter
+	reads int
+}
+
+// OpenStream begins to read r. name and progress are as for LoadReader; progress
+// may be nil. ctx counts until the Stream is closed; closing it leaves r open.
+func OpenStream(ctx context.Context, r io.Reader, name string, opts ReaderOptions, progress func(bytesDone, bytesTotal int64)) (*Stream, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	m := meter{ctx: ctx, r: r, hash: sha256.New(), progress: progress}
+	m := &meter{ctx: ctx, r: r, hash: sha256.New(), progress: progress}
 	if f, ok := r.(interface{ Stat() (fs.FileInfo, error) }); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 			m.total = info.Size()
 		}
 	}
 	progress(0, m.total)
-	fail := func(err error) (*Trace, Source, error) {
+	reader, err := NewReader(m, name, opts)
+	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, Source{}, err
+		return nil, err
 	}
+	return &Stream{Reader: reader, ctx: ctx, meter: m}, nil
+}
 
-	reader, err := NewReader(&m, name, opts)
-	if err != nil {
-		return fail(err)
-	}
-	defer reader.Close()
-	b := builder{blockSize: reader.BlockSize()}
-	var q Request
-	for {
-		if err := reader.Read(&q); err == io.EOF {
-			break
-		} else if err != nil {
-			return fail(err)
+// Read is Reader.Read. When the context has ended, it returns its error soon.
+func (s *Stream) Read(req *Request) error {
+	return s.checked(s.Reader.Read(req))
+}
+
+// next is Reader.next in the same way.
+func (s *Stream) next(req *Request) ([]*ParseError, error) {
+	problems, err := s.Reader.next(req)
+	return problems, s.checked(err)
+}
+
+func (s *Stream) checked(err error) error {
+	// A table is not read through the meter, which stops all else.
+	s.reads++
+	if err != nil && err != io.EOF || s.reads&0x3ff == 0 {
+		if s.ctx.Err() != nil {
+			return s.ctx.Err()
 		}
-		if field, err := b.add(&q); err != nil {
-			return fail(&ParseError{File: name, Line: q.Line, Field: field, Err: err})
-		}
 	}
-	if len(b.rows) == 0 {
-		return fail(&ParseError{File: name, Err: errors.New("has no requests; is it the right file?")})
-	}
+	return err
+}
+
+// Source says what was read. It reads to the end of the file whatever of it has
+// not been read yet, for the sum.
+func (s *Stream) Source() (Source, error) {
+	m := s.meter
 	// A table is not read from front to end; its sum is of the whole file.
-	if _, err := io.Copy(io.Discard, &m); err != nil {
-		return fail(fmt.Errorf("%s: %w", name, err))
+	if _, err := io.Copy(io.Discard, m); err != nil {
+		if s.ctx.Err() != nil {
+			return Source{}, s.ctx.Err()
+		}
+		return Source{}, fmt.Errorf("%s: %w", s.name, err)
 	}
 	if m.done > 0 {
-		progress(m.done, m.total)
+		m.progress(m.done, m.total)
 	}
-	return b.trace(), Source{
-		Name: filepath.Base(name), SHA256: hex.EncodeToString(m.hash.Sum(nil)), Bytes: m.done,
-		Format: reader.Format(), Notes: reader.Notes(), Warnings: reader.Warnings(), Generator: reader.Generator(),
+	return Source{
+		Name: filepath.Base(s.name), SHA256: hex.EncodeToString(m.hash.Sum(nil)), Bytes: m.done,
+		Format: s.Format(), Notes: s.Notes(), Warnings: s.Warnings(), Generator: s.Generator(),
 	}, nil
 }
 

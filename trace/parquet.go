@@ -166,6 +166,8 @@ func badParquet(err error) error {
 	return fmt.Errorf("is a Parquet file that cannot be read (%w); fetch or write it again", err)
 }
 
+// read fills req with the next row. What is wrong with it goes to the reader's
+// problems; the error ends the table.
 func (p *parquetReader) read(req *Request) (err error) {
 	defer func() {
 		if bad := recover(); bad != nil {
@@ -204,7 +206,9 @@ func (p *parquetReader) read(req *Request) (err error) {
 		req.Session = *row.Session
 	}
 	if field, err := checkRequest(req); err != nil {
-		return &ParseError{File: p.r.name, Line: p.line, Field: field, Err: err}
+		p.r.problems = append(p.r.problems, &ParseError{File: p.r.name, Line: p.line, Field: field, Err: err})
+	} else if err := checkFit(req, p.r.opts.BlockSize); err != nil {
+		p.r.problems = append(p.r.problems, &ParseError{File: p.r.name, Line: p.line, Field: "input_length", Err: err})
 	}
 	return nil
 }

@@ -204,14 +204,17 @@ func (r *Reader) next(req *Request) (problems []*ParseError, err error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	r.problems = r.problems[:0]
 	if r.table != nil {
 		if err := r.table.read(req); err != nil {
 			return nil, err
 		}
+		if r.failed() {
+			return r.problems, nil
+		}
 		r.finish(req)
 		return nil, nil
 	}
-	r.problems = r.problems[:0]
 	for ready := r.decode.more(req); !ready; {
 		line, err := r.lines.next()
 		if err != nil {

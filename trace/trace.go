@@ -137,8 +137,7 @@ type builder struct {
 	rows      []row
 	ids       []uint64
 	sessions  []session
-	last      []float64 // the last timestamp seen in each session
-	byName    map[string]uint32
+	turns     Turns
 }
 
 // add appends a row. Its error is about the named field.
@@ -146,49 +145,18 @@ func (b *builder) add(q *Request) (field string, err error) {
 	if field, err := checkRequest(q); err != nil {
 		return field, err
 	}
-	if limit := len(q.HashIDs) * b.blockSize; q.InputLength > limit {
-		return "input_length", fmt.Errorf("%d tokens do not fit %d ids of %d tokens; give an id for every block",
-			q.InputLength, len(q.HashIDs), b.blockSize)
+	if err := checkFit(q, b.blockSize); err != nil {
+		return "input_length", err
 	}
 	if len(b.rows) >= math.MaxUint32 || uint64(q.Line) > math.MaxUint32 {
 		return "hash_ids", errors.New("a trace holds at most 2^32-1 rows; split it")
 	}
-
-	s, known := uint32(len(b.sessions)), false
-	if q.Session != "" {
-		if s, known = b.byName[q.Session]; !known {
-			s = uint32(len(b.sessions))
-		}
+	delay, s, field, err := b.turns.settle(q)
+	if err != nil {
+		return field, err
 	}
-	delay := q.Delay
-	switch {
-	case known && math.IsNaN(delay):
-		if delay = q.Timestamp - b.last[s]; math.IsNaN(delay) {
-			delay = 0
-		}
-		if delay < 0 {
-			return "timestamp", fmt.Errorf("%v ms is before the %v ms of an earlier turn of session %s; sort the turns of a session by time or give them a delay",
-				q.Timestamp, b.last[s], excerpt(q.Session))
-		}
-	case !known && delay > 0:
-		return "delay", fmt.Errorf("%v ms on the first turn of a session, which waits for nothing; leave it out or put it into timestamp", delay)
-	case !known && math.IsNaN(q.Timestamp):
-		return "timestamp", errors.New("is missing on the first turn of a session; give the ms at which the request arrives")
-	case !known:
-		delay = math.NaN()
-	}
-
-	if !known {
+	if s == uint32(len(b.sessions)) {
 		b.sessions = append(b.sessions, session{name: q.Session})
-		b.last = append(b.last, q.Timestamp)
-		if q.Session != "" {
-			if b.byName == nil {
-				b.byName = map[string]uint32{}
-			}
-			b.byName[q.Session] = s
-		}
-	} else if !math.IsNaN(q.Timestamp) {
-		b.last[s] = q.Timestamp
 	}
 	b.sessions[s].numTurns++
 	b.rows = append(b.rows, row{
@@ -243,6 +211,15 @@ func checkRequest(q *Request) (field string, err error) {
 		return "session_id", fmt.Errorf("%s is not UTF-8; rename the session", excerpt(q.Session))
 	}
 	return "", nil
+}
+
+// checkFit refuses a prompt that is longer than its ids.
+func checkFit(q *Request, blockSize int) error {
+	if limit := len(q.HashIDs) * blockSize; q.InputLength > limit {
+		return fmt.Errorf("%d tokens do not fit %d ids of %d tokens; give an id for every block",
+			q.InputLength, len(q.HashIDs), blockSize)
+	}
+	return nil
 }
 
 func checkBlockSize(n int) error {
