@@ -112,6 +112,9 @@ func doneRounds(exp *rounds.Experiment) (int, error) {
 	return a.Done, nil
 }
 
+// Looks returns the looks that an experiment remembers, oldest first.
+func Looks(exp *rounds.Experiment) ([]Look, error) { return ParseLooks(exp.Notes(noteName)) }
+
 // look judges the first n rounds and notes it.
 func look(exp *rounds.Experiment, o Options, n int) (*Report, error) {
 	in, err := input(exp, o, n)

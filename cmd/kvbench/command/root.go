@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/catalogue"
+	"github.com/kvbench/kvbench/internal/settings"
 	policycatalogue "github.com/kvbench/kvbench/policies/catalogue"
 )
 
@@ -61,6 +62,10 @@ type app struct {
 	policies []policycatalogue.Definition
 	quiet    bool
 	verbose  bool
+
+	config   string             // file of settings, "" for none
+	settings *settings.Settings // of the file and the environment
+	applied  []settings.Setting // what they set of the flags of the command that runs
 
 	stdout io.Writer
 	stderr *os.File
@@ -143,10 +148,13 @@ gate is inconclusive; 130 interrupted.`,
 	cmd.SetErr(a.stderr)
 	cmd.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "no progress and no summary, only errors and what was asked for")
 	cmd.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log the steps of long work on standard error instead of a progress bar")
+	cmd.PersistentFlags().StringVar(&a.config, settings.FileFlag, "", "YAML file with values for flags that are not given here; see 'kvbench config --help'")
+	_ = cmd.MarkPersistentFlagFilename(settings.FileFlag, "yaml", "yml")
+	cmd.PersistentPreRunE = a.configure
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
-	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.simulate(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.version())
+	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.simulate(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.reportCommand(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.configCommand(), a.man(), a.version())
 	return cmd
 }
 
