@@ -32,8 +32,8 @@ type Place struct {
 
 // The figures of rankings.
 const (
-	byTTFT = "mean TTFT"
-	byHits = "hit ratio"
+	ByTTFT = "mean TTFT"
+	ByHits = "hit ratio"
 )
 
 // rank makes the rankings of one speed-up.
@@ -55,7 +55,7 @@ func (r *Result) rank(x float64, names []string, by map[string]seeded) {
 			}
 		}
 	}
-	for f, figure := range [2]string{byTTFT, byHits} {
+	for f, figure := range [2]string{ByTTFT, ByHits} {
 		k := Ranking{SpeedUp: x, Figure: figure, Level: level, Places: []Place{}}
 		for i, name := range names {
 			var s sums
@@ -65,7 +65,7 @@ func (r *Result) rank(x float64, names []string, by map[string]seeded) {
 				}
 			}
 			p := Place{Place: 1, Policy: name, Value: s.ttft / s.n, NotDistinguishable: []string{}}
-			if figure == byHits {
+			if figure == ByHits {
 				p.Value = s.hit / s.prompt
 			}
 			if math.IsNaN(p.Value) {
@@ -83,7 +83,7 @@ func (r *Result) rank(x float64, names []string, by map[string]seeded) {
 			k.Places = append(k.Places, p)
 		}
 		better := 1.0
-		if figure == byHits {
+		if figure == ByHits {
 			better = -1
 		}
 		slices.SortStableFunc(k.Places, func(a, b Place) int {

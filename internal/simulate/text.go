@@ -19,7 +19,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	o := &r.Options
 	var b text.Builder
 	b.Line(fmt.Sprintf("%s: %d requests in %d sessions", r.Trace.Name, r.Trace.Requests, r.Trace.Sessions))
-	b.Line(fmt.Sprintf("%d ranks of %s of %d tokens, %s, %d router(s)", o.Workers, o.pools(), o.BlockSize, o.Engine, o.Routers))
+	b.Line(fmt.Sprintf("%d ranks of %s of %d tokens, %s, %d router(s)", o.Workers, o.Pools(), o.BlockSize, o.Engine, o.Routers))
 	b.Wrap("time model ", fmt.Sprintf("%s: %s, %s; %s", o.Time.Name, o.Time.Model, o.Time.GPU, o.Time.Limits))
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// pools says how large the ranks' pools are.
-func (o *Options) pools() string {
+// Pools says how large the ranks' pools are.
+func (o *Options) Pools() string {
 	if len(o.RankBlocks) == 0 {
 		return fmt.Sprintf("%d blocks", o.GPUBlocks)
 	}
@@ -118,7 +118,7 @@ func (r *Result) writeTables(w io.Writer, x float64) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "policy\thit %\tTTFT mean\tp50\tp90\tp99\tTPOT p50\tp99\tITL p99\tE2E mean\tqueue p99\treq/s\ttokens/s\trefused\t"
-	if o.hasSLO() {
+	if o.HasSLO() {
 		head += "good %\tgood/s\t"
 	}
 	if all[0][0].Steady != nil {
@@ -140,7 +140,7 @@ func (r *Result) writeTables(w io.Writer, x float64) error {
 			p.of(func(f *Figures) float64 { return f.RequestsPerSecond }),
 			p.of(func(f *Figures) float64 { return f.OutputTokensPerSecond }),
 			count(p.of(func(f *Figures) float64 { return float64(f.Refused + f.Unrouted) })))
-		if o.hasSLO() {
+		if o.HasSLO() {
 			fmt.Fprintf(t, "%.1f\t%.2f\t",
 				100*p.of(func(f *Figures) float64 { return f.goodput().Share }),
 				p.of(func(f *Figures) float64 { return f.goodput().RequestsPerSecond }))
@@ -235,7 +235,8 @@ func share(x float64, format string) string {
 	return fmt.Sprintf(format, x)
 }
 
-func (o *Options) hasSLO() bool { return o.SLOTTFTNanos > 0 || o.SLOTPOTNanos > 0 || o.SLOE2ENanos > 0 }
+// HasSLO says whether there is a limit for goodput.
+func (o *Options) HasSLO() bool { return o.SLOTTFTNanos > 0 || o.SLOTPOTNanos > 0 || o.SLOE2ENanos > 0 }
 
 // goodput returns the goodput, nothing if there is none because nothing completed.
 func (f *Figures) goodput() Goodput {
@@ -262,7 +263,7 @@ func (r *Result) writeComparisons(w io.Writer, x float64) error {
 		b.Line("    TTFT x " + written(c.TTFT, 1, 1, "%.3f"))
 		b.Line("    E2E  x " + written(c.E2E, 1, 1, "%.3f"))
 		b.Line("    hit  + " + written(c.HitRatio, 0, 100, "%.2f") + " (points of %)")
-		if r.Options.hasSLO() {
+		if r.Options.HasSLO() {
 			b.Line("    good + " + written(c.Good, 0, 100, "%.2f") + " (points of %)")
 		}
 	}
@@ -274,7 +275,7 @@ func (r *Result) writeComparisons(w io.Writer, x float64) error {
 		b.Line(fmt.Sprintf("by %s at speed-up %g:", k.Figure, k.SpeedUp))
 		for _, p := range k.Places {
 			value := fmt.Sprintf("%.2f%%", 100*p.Value)
-			if k.Figure == byTTFT {
+			if k.Figure == ByTTFT {
 				value = span(int64(p.Value))
 			}
 			b.Wrap(fmt.Sprintf("  %d. ", p.Place), fmt.Sprintf("%s (%s)%s", p.Policy, value, not(p.NotDistinguishable)))

@@ -11,6 +11,7 @@ import (
 	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/internal/replay/trial"
 	"github.com/kvbench/kvbench/internal/simulate"
+	"github.com/kvbench/kvbench/internal/simulate/output"
 	"github.com/kvbench/kvbench/mocker/sglang"
 	"github.com/kvbench/kvbench/mocker/steptime"
 	"github.com/kvbench/kvbench/mocker/vllm"
@@ -26,6 +27,7 @@ type simulateFlags struct {
 	knee     bool
 	search   simulate.KneeSearch
 	explain  int
+	out      string
 	time     string
 	slo      string
 	seed     uint64
@@ -87,12 +89,18 @@ A request that no rank can ever hold is refused and counted.`,
 				}
 				return x.WriteText(a.stdout)
 			}
-			res, err := simulate.Run(cmd.Context(), f.cfg, func(done, total int) {
+			progress := func(done, total int) {
 				if done == 0 {
 					bar.Step("simulate", int64(total))
 				}
 				bar.Advance(int64(done))
-			})
+			}
+			var res *simulate.Result
+			if f.out != "" {
+				res, err = output.Run(cmd.Context(), f.cfg, f.out, a.argv, progress)
+			} else {
+				res, err = simulate.Run(cmd.Context(), f.cfg, progress)
+			}
 			bar.Done()
 			if res == nil {
 				return err
@@ -149,6 +157,7 @@ A request that no rank can ever hold is refused and counted.`,
 	fl.StringVar(&f.slo, "slo", "", "limits of goodput, such as ttft=2s,tpot=50ms,e2e=30s")
 	fl.BoolVar(&f.noOracle, "no-oracle", false, "leave the oracle out")
 	fl.BoolVar(&f.noBounds, "no-bounds", false, "leave the caches without engines out")
+	fl.StringVar(&f.out, "out", "", "write requests.parquet, summary.json and report.html into this folder, which must be empty or not exist")
 	fl.IntVar(&c.Parallel, "parallel", 0, "runs at a time (default: one for each CPU); changes nothing in the result")
 	f.reading.register(fl)
 	f.reading.complete(cmd)
@@ -245,6 +254,10 @@ func (f *simulateFlags) combine(fl *pflag.FlagSet) error {
 		return errors.New("--explain shows one decision and measures nothing; leave --find-knee, --slo and --decision-time out")
 	case f.explain >= 0 && (len(c.SpeedUps) > 1 || f.seeds > 1):
 		return errors.New("--explain shows one decision; give one speed-up and one seed")
+	case f.explain >= 0 && f.out != "":
+		return errors.New("--explain writes no folder; leave --out out")
+	case fl.Changed("out") && f.out == "":
+		return errors.New("--out is empty; it must name a folder")
 	case len(f.blocks) == 0:
 		return errors.New("--gpu-blocks is empty; give the blocks of a rank's cache")
 	}
