@@ -13,11 +13,11 @@ import (
 func (a *app) trace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace",
-		Short: "Describe, compare, generate, list and fetch traces",
+		Short: "Describe, check, convert, cut, generate and fetch traces",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.traceInfo(), a.traceDiff(), a.traceGenerate(), a.traceList(), a.traceFetch())
+	cmd.AddCommand(a.traceInfo(), a.traceDiff(), a.traceValidate(), a.traceGenerate(), a.traceList(), a.traceFetch())
 	return cmd
 }
 
