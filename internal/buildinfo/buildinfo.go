@@ -13,11 +13,13 @@ import (
 
 // Info describes the running binary. What the build does not know is empty.
 type Info struct {
-	Version  string   // module version, "(devel)" for a build from a checkout
-	Commit   string   // full hash
-	Modified bool     // the checkout had changes
-	Go       string   // e.g. "go1.26.1"
-	Settings []string // "key=value" of the build, as the Go tool records them
+	Version  string // module version, "(devel)" for a build from a checkout
+	Commit   string // full hash
+	Modified bool   // the checkout had changes
+	// CommitTime is when the commit was made, in RFC 3339.
+	CommitTime string
+	Go         string   // e.g. "go1.26.1"
+	Settings   []string // "key=value" of the build, as the Go tool records them
 }
 
 // Read returns the facts of the running binary.
@@ -31,6 +33,8 @@ func Read() Info {
 		switch s.Key {
 		case "vcs.revision":
 			info.Commit = s.Value
+		case "vcs.time":
+			info.CommitTime = s.Value
 		case "vcs.modified":
 			info.Modified = s.Value == "true"
 		}

@@ -89,7 +89,7 @@ func baselineRows(exp *rounds.Experiment, o Options, metrics []MetricConfig, n i
 		return nil, err
 	}
 	if len(metrics) == 0 {
-		return nil, fmt.Errorf("%s compares nothing by itself; say what to compare with the baseline with --metric or --config", exp.Dir)
+		return nil, fmt.Errorf("%s compares nothing by itself; say what to compare with the baseline with --metric or --criteria", exp.Dir)
 	}
 	var rows []Row
 	for _, mc := range metrics {

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kvbench/kvbench/internal/settings"
 )
 
 // Runner runs kvbench with arguments and waits for its end.
@@ -48,6 +51,8 @@ func (p *Process) Run(ctx context.Context, args []string) (Outcome, error) {
 	}
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Args[0] = p.Name
+	// Everything that the child is to do is in its arguments.
+	cmd.Env = settings.Without(os.Environ())
 	stderr := tail{limit: 8 << 10}
 	cmd.Stderr = &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGINT) }

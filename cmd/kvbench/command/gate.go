@@ -23,7 +23,7 @@ type gateFlags struct {
 	margin       percent
 	failBeyond   percent
 	confidence   percent
-	config       string
+	criteria     string
 	ratios       []string
 	metrics      []string
 	sequential   bool
@@ -72,7 +72,7 @@ annotations are printed.
 Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 --inconclusive); 130 interrupted.`,
 		Example: `  kvbench gate exp/ --margin 2%
-  kvbench gate exp/ --config gate.yaml --junit gate.xml --markdown gate.md
+  kvbench gate exp/ --criteria gate.yaml --junit gate.xml --markdown gate.md
   kvbench gate exp/ --sequential
   kvbench gate --self-test --margin 10%`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -95,7 +95,7 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 	fl.Var(&f.margin, "margin", "loss that is accepted")
 	fl.Var(&f.failBeyond, "fail-beyond", "fail only on a loss that is proven to exceed this")
 	fl.Var(&f.confidence, "confidence", "level of the interval")
-	fl.StringVar(&f.config, "config", "", "YAML file with metrics, directions and margins; in place of --metric, --margin and --fail-beyond")
+	fl.StringVar(&f.criteria, "criteria", "", "YAML file with metrics, directions and margins; in place of --metric, --margin and --fail-beyond")
 	fl.StringArrayVar(&f.ratios, "ratio", nil, "ratio to gate as A/B; repeatable (default: those of the experiment)")
 	fl.StringSliceVar(&f.metrics, "metric", nil, "metrics to gate (default: those of the experiment, else by load)")
 	fl.BoolVar(&f.sequential, "sequential", false, "look at 10, 20, 30 and 40 rounds until there is a verdict, running what is missing")
@@ -119,9 +119,9 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 	for _, other := range []string{"sequential", "anytime", "append", "self-test"} {
 		cmd.MarkFlagsMutuallyExclusive("baseline", other)
 	}
-	cmd.MarkFlagsMutuallyExclusive("config", "metric")
-	cmd.MarkFlagsMutuallyExclusive("config", "margin")
-	cmd.MarkFlagsMutuallyExclusive("config", "fail-beyond")
+	cmd.MarkFlagsMutuallyExclusive("criteria", "metric")
+	cmd.MarkFlagsMutuallyExclusive("criteria", "margin")
+	cmd.MarkFlagsMutuallyExclusive("criteria", "fail-beyond")
 	return cmd
 }
 
@@ -161,13 +161,13 @@ func (f *gateFlags) options() (gate.Options, error) {
 	if o.Ratios, err = parseRatios(f.ratios); err != nil {
 		return o, err
 	}
-	if f.config != "" {
-		file, err := os.Open(f.config)
+	if f.criteria != "" {
+		file, err := os.Open(f.criteria)
 		if err != nil {
-			return o, fmt.Errorf("--config: %w", err)
+			return o, fmt.Errorf("--criteria: %w", err)
 		}
 		defer file.Close()
-		if o.Config, err = gate.ReadConfig(file, f.config); err != nil {
+		if o.Config, err = gate.ReadConfig(file, f.criteria); err != nil {
 			return o, err
 		}
 	}

@@ -160,7 +160,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	if err != nil {
 		return err
 	}
-	rec, err := trial.Run(ctx, f.cfg, a.argv, time.Since(began))
+	rec, err := trial.Run(ctx, f.cfg, a.commandLine(), time.Since(began))
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}

@@ -212,6 +212,11 @@ func (a *app) parseReplay(args []string) (*pflag.FlagSet, *prepareFlags, error) 
 			return nil, nil, fmt.Errorf("--%s is set by kvbench rounds itself; leave it out", name)
 		}
 	}
+	if a.settings != nil {
+		if _, err := a.settings.Apply(cmd.Flags(), "replay", ownOfRounds...); err != nil {
+			return nil, nil, err
+		}
+	}
 	return cmd.Flags(), &prep, f.resolve(cmd.Flags(), a.indexes)
 }
 

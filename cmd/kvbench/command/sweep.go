@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/internal/settings"
 	"github.com/kvbench/kvbench/internal/sweep"
 	"github.com/kvbench/kvbench/internal/terminal"
 )
@@ -35,7 +36,7 @@ type sweepFlags struct {
 
 // sweepOwn are their names: they are not passed on.
 var sweepOwn = []string{"min", "max", "steps", "repeat", "over", "find-keepup", "keepup-runs", "keepup-need", "keepup-precision",
-	"out", "resume", "json", "csv", "trial-timeout", "quiet", "verbose", "help"}
+	"out", "resume", "json", "csv", "trial-timeout", "quiet", "verbose", "help", settings.FileFlag}
 
 func (a *app) sweep() *cobra.Command {
 	var f sweepFlags
