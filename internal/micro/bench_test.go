@@ -8,6 +8,8 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/catalogue"
+	"github.com/kvbench/kvbench/indexer/runs"
+	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/trace"
 )
 
@@ -96,6 +98,79 @@ func BenchmarkDefaultSelection(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(candidates), "ns/candidate")
+			})
+		}
+	}
+}
+
+// BenchmarkResidentBlocksRead runs the selections of ResidentRead one variant at a
+// time, for benchstat and profiles. An iteration is one selection.
+func BenchmarkResidentBlocksRead(b *testing.B) {
+	cpus, err := host.AllowedCPUs()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range residentReadCases {
+		for _, v := range []string{ResidentReadBase, readIdle, readRewritten} {
+			b.Run(c.name()+"/"+strings.ReplaceAll(strings.ReplaceAll(v, ",", ""), " ", "-"), func(b *testing.B) {
+				if v == readRewritten && len(cpus) < 2 {
+					b.Skip("one CPU")
+				}
+				s, err := newCountReader(c)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p := s.with
+				if v == ResidentReadBase {
+					p = s.without
+				}
+				run := func() error {
+					b.ReportAllocs()
+					b.ResetTimer()
+					return s.selections(p, b.N)
+				}
+				if err := s.selections(p, 10); err != nil {
+					b.Fatal(err)
+				}
+				if v == readRewritten {
+					_, err = s.rewritten(cpus[1], run)
+				} else {
+					err = run()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.candidates), "ns/candidate")
+			})
+		}
+	}
+}
+
+// BenchmarkResidentBlocksWrite runs the passes of ResidentWrite in this process, where
+// the first variant is slower than those after it; only kvbench micro
+// resident_blocks_write compares. An iteration is one pass.
+func BenchmarkResidentBlocksWrite(b *testing.B) {
+	for _, c := range residentWriteCases {
+		for _, v := range ResidentWriteVariants() {
+			b.Run(c.name+"/"+v, func(b *testing.B) {
+				w, err := newResidentWriter(b.Context(), runs.Factory(), c.blocks, v == writeTracked)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer w.close(b.Context())
+				if _, _, err := w.pass(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				stores, clears := 0.0, 0.0
+				for b.Loop() {
+					s, c, err := w.pass(b.Context())
+					if err != nil {
+						b.Fatal(err)
+					}
+					stores, clears = stores+s, clears+c
+				}
+				b.ReportMetric(stores/float64(b.N), "ns/store")
+				b.ReportMetric(clears/float64(b.N), "ns/clear")
 			})
 		}
 	}

@@ -75,6 +75,7 @@ const level = 0.95
 // WriteText writes one table for each case and metric: the median of every
 // variant, the range of its rounds, and the median of its same-round ratios to
 // the base, with an interval if the rounds are enough for one, else their range.
+// What the base does not have gets the interval of its median instead.
 func (r *Report) WriteText(w io.Writer, base string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s in one process, median [lowest, highest];\n", r.Benchmark, plural(r.Rounds, "round"))
@@ -102,6 +103,8 @@ func (r *Report) WriteText(w io.Writer, base string) error {
 				fmt.Fprintf(tw, "    %s\t%s\t[%s, %s]", v.Variant, number(v.Median()), number(slices.Min(v.Values)), number(slices.Max(v.Values)))
 				if ratios := r.Ratios(v.Case, v.Metric, v.Variant, base); ratios != nil && v.Variant != base {
 					fmt.Fprint(tw, ratioCells(ratios))
+				} else if iv := stats.Interpolated(v.Values, level); iv.Ok() && r.find(v.Case, base, v.Metric) == nil {
+					fmt.Fprintf(tw, "\tmedian in\t[%s, %s]", number(iv.Low), number(iv.High))
 				}
 				fmt.Fprintln(tw)
 			}

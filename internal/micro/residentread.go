@@ -228,7 +228,7 @@ func (firstRow) Inputs() policies.Inputs            { return 0 }
 func (firstRow) Pick(*policies.View, []float64) int { return 0 }
 
 // count is the number of selections of a round.
-func (s *countReader) count() int { return min(max(20_000_000/s.state.Slots, 1000), 400_000) }
+func (s *countReader) count() int { return min(max(8_000_000/s.state.Slots, 2000), 50_000) }
 
 func (s *countReader) selections(p *policies.Pipeline, n int) error {
 	for range n {

@@ -200,7 +200,7 @@ func newSelector(candidates int, temperature float64, scan bool, seed uint64) (*
 }
 
 // count is the number of selections that a metric is of.
-func (s *selector) count() int { return min(max(10_000_000/s.state.Slots, 1000), 100_000) }
+func (s *selector) count() int { return min(max(4_000_000/s.state.Slots, 1000), 20_000) }
 
 // measure returns the metrics of a round and, for each, a sum of the slots chosen.
 func (s *selector) measure() (metrics []metric, chosen []uint64, err error) {

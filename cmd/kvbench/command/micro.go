@@ -18,7 +18,7 @@ func (a *app) micro() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.microIndex(), a.microSelection())
+	cmd.AddCommand(a.microIndex(), a.microSelection(), a.microResidentRead(), a.microResidentWrite())
 	return cmd
 }
 
