@@ -406,13 +406,13 @@ func (s *sample) underLoad(m Metric, r Ratio) (refused, caution string) {
 		return fmt.Sprintf("%s ran on %s and %s on %s, which do not compare", r.Of, of, r.To, to), ""
 	}
 	switch {
-	case m.throughput() && (of.load() == KeepUp || to.load() == KeepUp):
+	case m.Throughput() && (of.load() == KeepUp || to.load() == KeepUp):
 		return fmt.Sprintf("%d of %d trials kept up, so the window sets their throughput and not the index; shorten --duration until none keeps up, or compare latencies", kept, trials), ""
-	case m.throughput() && kept > 0:
+	case m.Throughput() && kept > 0:
 		return "", fmt.Sprintf("%d of %d trials kept up: their throughput is that of the window", kept, trials)
-	case m.throughput() && trials > 0 && over < trials:
+	case m.Throughput() && trials > 0 && over < trials:
 		return "", fmt.Sprintf("%d of %d trials took less than %g x window, so the window holds the throughput back", trials-over, trials, overloadedFrom)
-	case m.latency() && trials > 0 && kept < trials:
+	case m.Waiting() && trials > 0 && kept < trials:
 		return "", fmt.Sprintf("%d of %d trials did not keep up: such latencies are those of the queue", trials-kept, trials)
 	}
 	return "", ""

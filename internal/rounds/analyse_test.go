@@ -219,7 +219,7 @@ func TestThroughputUnderKeepUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range a.Comparisons {
-		if c.Metric.throughput() {
+		if c.Metric.Throughput() {
 			t.Errorf("%s is compared unasked", c.Metric.Path)
 		}
 	}

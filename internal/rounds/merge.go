@@ -137,6 +137,9 @@ func (e *Experiment) mergeable(other *Experiment) (warnings []string, err error)
 		return nil, &MergeError{other.Dir, e.Dir, fmt.Sprintf("it is not done (%d trials are there, %d are not); finish it by kvbench rounds --resume --out %s", done, left, other.Dir)}
 	}
 	a, b := *e.Manifest, *other.Manifest
+	if x, y := a.names(), b.names(); !slices.Equal(x, y) {
+		return nil, &MergeError{other.Dir, e.Dir, fmt.Sprintf("its variants are %s, and %s there", strings.Join(y, ", "), strings.Join(x, ", "))}
+	}
 	// A program is what it is, wherever it lies.
 	a.Variants, b.Variants = slices.Clone(a.Variants), slices.Clone(b.Variants)
 	for _, m := range []*Manifest{&a, &b} {

@@ -139,18 +139,19 @@ func describe(path string) Metric {
 	return m
 }
 
-// throughput says whether the window pins the metric as long as the index keeps
+// Throughput says whether the window pins the metric as long as the index keeps
 // up: whatever the index does, the work is done when the window ends.
-func (m Metric) throughput() bool {
+func (m Metric) Throughput() bool {
 	group, last, _ := strings.Cut(m.Path, ".")
 	return group == "rates" || group == "timing" && last != "drain_ns" && last != "prepare_ns" || m.Path == "trial.wall_ns"
 }
 
-// latency says whether the metric is one of waiting, which an overload makes that
+// Waiting says whether the metric is one of waiting, which an overload makes that
 // of the queue.
-func (m Metric) latency() bool {
+func (m Metric) Waiting() bool {
 	group, rest, _ := strings.Cut(m.Path, ".")
-	return group == "queries" && !strings.HasPrefix(rest, "service.") || group == "events"
+	part, _, _ := strings.Cut(rest, ".")
+	return group == "queries" && part != "service" && part != "lookup" && part != "selection" && part != "booking" || group == "events"
 }
 
 // figures is a record as plain JSON.

@@ -428,6 +428,19 @@ func (a *Analysis) writeCSV(w io.Writer) error {
 	return out.WriteAll(rows)
 }
 
+// BenchUnit returns the metric's name in the Go benchmark format, whose units begin
+// or end as those that it knows.
+func (m Metric) BenchUnit() string {
+	unit := strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimSuffix(strings.TrimSuffix(m.Path, "_ns"), "_per_sec"))
+	switch m.Unit {
+	case "ns":
+		unit += "-ns"
+	case "1/s":
+		unit += "/s"
+	}
+	return unit
+}
+
 // WriteBenchfmt writes the metrics of an analysis for every valid trial in the Go
 // benchmark format. benchstat -col /variant compares them, without their pairing.
 func (e *Experiment) WriteBenchfmt(w io.Writer, a *Analysis) error {
@@ -438,12 +451,7 @@ func (e *Experiment) WriteBenchfmt(w io.Writer, a *Analysis) error {
 	out := benchfmt.NewWriter(w)
 	units := map[string]string{}
 	for _, m := range a.metrics() {
-		unit := strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimSuffix(strings.TrimSuffix(m.Path, "_ns"), "_per_sec"))
-		if m.Unit == "ns" {
-			unit += "-ns"
-		} else if m.Unit == "1/s" {
-			unit += "/s"
-		}
+		unit := m.BenchUnit()
 		units[m.Path] = unit
 		if m.Better != "" {
 			if err := out.Write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: unit, Key: "better"}, OrigUnit: unit, Value: string(m.Better)}); err != nil {

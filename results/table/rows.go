@@ -58,7 +58,7 @@ type Decision struct {
 	TraceWorkerID uint64   `parquet:"trace_worker_id"`    // worker of the rank that the trace's draw gave the request
 	TraceDPRank   uint32   `parquet:"trace_dp_rank"`      // data-parallel number of that rank
 	Candidates    int64    `parquet:"candidates"`         // ranks left to choose from after the filters
-	Cost          *float64 `parquet:"cost,optional"`      // cost of the chosen rank as the policy computes it; null: failed, or a policy without costs
+	Cost          *float64 `parquet:"cost,optional"`      // cost of the chosen rank as the policy computes it, 0 of a policy without costs; null: failed
 
 	RequestBlocks      int64  `parquet:"request_blocks" unit:"blocks"`                // full blocks of the prompt
 	OverlapBlocks      *int64 `parquet:"overlap_blocks,optional" unit:"blocks"`       // leading blocks that the chosen rank held according to the index; null: failed, or the policy does not read CACHE

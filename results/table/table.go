@@ -56,6 +56,9 @@ const (
 	MetaKey   = "kvbench.meta"   // Meta as JSON
 )
 
+// ErrForeign is returned for a Parquet file that something else wrote.
+var ErrForeign = errors.New("a Parquet file, but not a table of kvbench: its metadata has no " + SchemaKey)
+
 // Meta says what made a table. It is the same for all rows.
 type Meta struct {
 	Command  []string          `json:"command"`            // command line, program name first
@@ -280,7 +283,7 @@ func head(file *os.File) (table *parquet.File, schema string, meta Meta, err err
 	}
 	schema, ok := table.Lookup(SchemaKey)
 	if !ok {
-		return nil, "", meta, fmt.Errorf("a Parquet file, but not a table of kvbench: its metadata has no %s", SchemaKey)
+		return nil, "", meta, ErrForeign
 	}
 	if text, ok := table.Lookup(MetaKey); ok {
 		if err := json.Unmarshal([]byte(text), &meta); err != nil {
@@ -339,6 +342,31 @@ func (r *Reader[T]) Read(rows []T) (n int, err error) {
 
 // Close closes the file.
 func (r *Reader[T]) Close() error { return errors.Join(r.in.Close(), r.file.Close()) }
+
+// ReadAll returns all rows of a table. Those of a long run may not fit in memory.
+func ReadAll[T Row](path string) (rows []T, err error) {
+	r, err := Open[T](path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	// What a damaged file says of its rows is not trusted with memory.
+	piece := make([]T, batchRows)
+	for {
+		n, err := r.Read(piece)
+		rows = append(rows, piece[:n]...)
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if have, want := int64(len(rows)), r.Rows(); have != want {
+		return nil, fmt.Errorf("%s: it has %d rows, and says that it has %d", path, have, want)
+	}
+	return rows, nil
+}
 
 // Kind returns the schema and metadata of a table of whatever type.
 func Kind(path string) (schema string, rows int64, meta Meta, err error) {

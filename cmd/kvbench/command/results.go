@@ -3,35 +3,56 @@ package command
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvbench/kvbench/internal/archive"
 	"github.com/kvbench/kvbench/results"
 )
 
 func (a *app) results() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results",
-		Short: "Show and check result records",
+		Short: "Find, show, compare, export, merge and check results",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.resultsShow(), a.resultsValidate(), a.resultsSchema())
+	cmd.AddCommand(a.resultsList(), a.resultsShow(), a.resultsDiff(), a.resultsExport(), a.resultsMerge(), a.resultsValidate(), a.resultsSchema())
 	return cmd
 }
 
 func (a *app) resultsShow() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show RECORD",
-		Short: "Print the summary of a saved record",
-		Args:  exactArgs("a RECORD"),
+		Use:   "show RESULT...",
+		Short: "Print what results say",
+		Long: `Print the summary of a record, the tables of an experiment, sweep or simulation,
+or what a Parquet table holds and the medians of its trials.`,
+		Args: someArgs("RESULT: a file, or the folder of an experiment or sweep"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			r, err := results.Read(args[0])
-			if err != nil {
-				return err
+			for i, path := range args {
+				s, err := archive.Open(path)
+				if err != nil {
+					return err
+				}
+				if len(args) > 1 {
+					fmt.Fprintf(a.stdout, "%s== %s\n", strings.Repeat("\n", min(i, 1)), path)
+				}
+				if err := s.WriteText(a.stdout); err != nil {
+					return err
+				}
 			}
-			return results.WriteSummary(a.stdout, r)
+			return nil
 		},
+	}
+}
+
+func someArgs(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s takes one or more of %s; see '%s --help'", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
 	}
 }
 
@@ -39,10 +60,12 @@ func (a *app) resultsValidate() *cobra.Command {
 	var valid, keptUp bool
 	cmd := &cobra.Command{
 		Use:   "validate RECORD...",
-		Short: "Check records against the JSON Schema",
-		Long: `Check that records have the form that the JSON Schema describes. Whether a trial
-measured anything is another question: --require-valid and --require-kept-up ask
-it, and exit with 3 where the answer is no.`,
+		Short: "Check records against the JSON Schema and against themselves",
+		Long: `Check that records have the form that the JSON Schema describes, and that their
+fields do not contradict each other: sums, rates, quantiles in order, a verdict
+that its reasons bear out. Whether a trial measured anything is another question:
+--require-valid and --require-kept-up ask it, and exit with 3 where the answer is
+no.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fmt.Errorf("%s takes one or more records; see '%s --help'", cmd.CommandPath(), cmd.CommandPath())
@@ -61,6 +84,9 @@ it, and exit with 3 where the answer is no.`,
 				r, err := results.Decode(b)
 				if err != nil {
 					return fmt.Errorf("%s: %w", path, err)
+				}
+				if found := results.Contradictions(r); len(found) > 0 {
+					return fmt.Errorf("%s: the record contradicts itself:\n  %s", path, strings.Join(found, "\n  "))
 				}
 				switch {
 				case (valid || keptUp) && !r.Validity.Valid:
