@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Axis says how numbers go along an axis.
@@ -14,6 +15,8 @@ type Axis struct {
 	Log bool
 	// Zero makes a linear axis begin at 0.
 	Zero bool
+	// Whole keeps ticks to whole numbers.
+	Whole bool
 	// Tail spaces shares by how little is above them, so that 0.9, 0.99 and 0.999
 	// are equally far apart: for quantiles. It goes before Log.
 	Tail bool
@@ -117,7 +120,11 @@ func (r *ruler) ticks(n int) []float64 {
 	case r.Log && r.high/r.low >= 8:
 		return logTicks(r.low, r.high, n)
 	}
-	return niceTicks(r.low, r.high, n)
+	out := niceTicks(r.low, r.high, n)
+	if r.Whole {
+		out = slices.DeleteFunc(out, func(v float64) bool { return v != math.Trunc(v) })
+	}
+	return out
 }
 
 // niceTicks steps by 1, 2, 2.5 or 5 times a power of ten.

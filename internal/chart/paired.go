@@ -52,7 +52,7 @@ func (p *Paired) layout(c *canvas) {
 	bx.add(bx.low - 0.5)
 	bx.add(bx.high + 0.5)
 	top := c.legend(4, p.Variants, true, false)
-	f := c.frame(top, 220, Axis{Label: "round"}.ruler(bx, 0), p.Y.ruler(by, 0.05))
+	f := c.frame(top, 220, Axis{Label: "round", Whole: true}.ruler(bx, 0), p.Y.ruler(by, 0.05))
 	step := (f.right - f.left) / (bx.high - bx.low)
 	spread := min(0.6*step, 30)
 	radius := min(4, max(1.2, step/4))

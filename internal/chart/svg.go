@@ -211,6 +211,9 @@ func (o *svgWriter) label(l *Label) {
 	o.raw("</text>")
 }
 
+// longCell is the length of a text from which a cell gets room for it.
+const longCell = 32
+
 func (o *svgWriter) table(t *Table) {
 	o.raw(`<div class="scroll" role="region" tabindex="0" aria-label="Table: `)
 	o.escaped(t.Caption)
@@ -238,7 +241,11 @@ func (o *svgWriter) table(t *Table) {
 				o.escaped(text)
 				o.raw("</th>")
 			case words:
-				o.raw("<td>")
+				if len(text) > longCell {
+					o.raw(`<td class="w">`)
+				} else {
+					o.raw("<td>")
+				}
 				o.escaped(text)
 				o.raw("</td>")
 			case value == "" || value == text:

@@ -200,15 +200,11 @@ func ratioSection(p *page.Page, a *rounds.Analysis, g *gate.Report) {
 	}
 	for i := range a.Comparisons {
 		c := &a.Comparisons[i]
-		label := c.Metric.Path + ", " + c.Ratio.String()
-		if c.Metric.Better != "" {
-			label += " (" + string(c.Metric.Better) + " is better)"
-		}
-		add(c, label)
+		add(c, c.Ratio.String()+": "+c.Metric.Path)
 	}
 	for i := range a.Floor {
 		c := &a.Floor[i]
-		add(c, "control: "+c.Metric.Path+", "+c.Ratio.String())
+		add(c, c.Ratio.String()+" (control): "+c.Metric.Path)
 	}
 	s.Charts(forest)
 	s.Table(ratioTable(a))
@@ -370,10 +366,7 @@ func warningSection(p *page.Page, a *rounds.Analysis, trials []trial, unread []s
 	if n := len(unread); n > 0 {
 		add(fmt.Sprintf("%d records are none that this version can draw: %s", n, joinSome(unread, 3)))
 	}
-	for _, w := range recordWarnings(trials) {
-		add(w)
-	}
-	s.Warnings(out...)
+	addWarnings(s, out, trials)
 }
 
 // joinSome joins the first n and says how many more there are.
@@ -400,7 +393,10 @@ func roundSections(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis) err
 	for i, v := range exp.Manifest.Variants {
 		names[i] = v.Name
 	}
-	slots := &chart.Table{Caption: "Medians by slot", Columns: []chart.Column{{Name: "metric"}, {Name: "variant"}, {Name: "slot"}, {Name: "trials"}, {Name: "median"}}}
+	slots := &chart.Table{Caption: "Medians by slot, of valid trials", Columns: []chart.Column{{Name: "metric"}, {Name: "variant"}}}
+	for slot := range names {
+		slots.Columns = append(slots.Columns, chart.Column{Name: fmt.Sprintf("slot %d", slot+1)})
+	}
 	for _, m := range metrics {
 		readings, err := exp.Readings(m, a.Planned)
 		if err != nil {
@@ -417,17 +413,21 @@ func roundSections(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis) err
 		charts = append(charts, byTime(m, names, readings), bySlot(m, names, readings))
 		order.Charts(charts...)
 		for _, name := range names {
-			for slot := range len(names) {
+			row := []any{m.Path, name}
+			for slot := range names {
 				var v []float64
 				for _, r := range readings {
 					if r.Trial.Variant == name && r.Trial.Slot == slot && r.Missing == "" {
 						v = append(v, r.Value)
 					}
 				}
+				text := chart.Format(median(v), unit)
 				if len(v) > 0 {
-					slots.Rows = append(slots.Rows, []any{m.Path, name, slot + 1, len(v), chart.Format(median(v), unit)})
+					text += fmt.Sprintf(" of %d", len(v))
 				}
+				row = append(row, text)
 			}
+			slots.Rows = append(slots.Rows, row)
 		}
 	}
 	order.Table(slots)
@@ -469,7 +469,7 @@ func pairedChart(m rounds.Metric, names []string, readings []rounds.TrialReading
 func ratioByRound(c *rounds.Comparison) chart.Chart {
 	out := &chart.Lines{
 		Head:       chart.Head{Title: c.Metric.Path + ", " + c.Ratio.String() + " by round", Description: "The ratio of each round; the signs tell which of the two ran first."},
-		X:          chart.Axis{Label: "round"},
+		X:          chart.Axis{Label: "round", Whole: true},
 		Y:          chart.Axis{Label: "ratio", Unit: chart.Ratio},
 		Series:     []chart.Series{{Name: c.Ratio.Of + " first", Style: chart.Dots}, {Name: c.Ratio.To + " first", Style: chart.Dots}},
 		References: []chart.Reference{{Value: 1}},
@@ -517,7 +517,7 @@ func byTime(m rounds.Metric, names []string, readings []rounds.TrialReading) cha
 func bySlot(m rounds.Metric, names []string, readings []rounds.TrialReading) chart.Chart {
 	out := &chart.Lines{
 		Head: chart.Head{Title: m.Path + " by slot", Description: "Each valid trial by its place in the round, variants beside each other."},
-		X:    chart.Axis{Label: "slot"}, Y: chart.Axis{Label: m.Path, Unit: unitOf(m)},
+		X:    chart.Axis{Label: "slot", Whole: true}, Y: chart.Axis{Label: m.Path, Unit: unitOf(m)},
 	}
 	for i, name := range names {
 		s := chart.Series{Name: name, Style: chart.Dots}

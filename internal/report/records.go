@@ -30,8 +30,7 @@ func recordsPage(trials []trial, o Options) *page.Page {
 	if len(trials) > 1 {
 		p.Section("Trials").Table(validityTable(trials))
 	}
-	warnings := p.Section("Warnings")
-	warnings.Warnings(recordWarnings(trials)...)
+	addWarnings(p.Section("Warnings"), nil, trials)
 	trialSections(p, trials)
 	p.Provenance(provenance(trials)...)
 	return p

@@ -34,7 +34,7 @@ func sweepPage(dir string, r *sweep.Result, o Options) *page.Page {
 			trials = append(trials, trial{Group: r.AxisName() + " " + label, Name: fmt.Sprintf("%s %s, run %d", r.AxisName(), label, t.Run), Record: rec})
 		}
 	}
-	s.Warnings(append(warnings, recordWarnings(trials)...)...)
+	addWarnings(s, warnings, trials)
 	sweepCurves(p, r)
 	p.Section("Trials").Table(validityTable(trials))
 	trialSections(p, trials)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -133,10 +134,11 @@ func latencySection(p *page.Page, all []trial) {
 			late++
 		}
 	}
-	s.Text("A record holds the median, the 90%, 99% and 99.9% quantile and the maximum of each latency, not every sample, so the curves join these. A line is the median of a quantile over the valid trials, the area around it reaches from the lowest to the highest trial. The maximum stands at the share that one sample in the trial has. Both axes are logarithmic.")
+	s.Text("A record holds the median, the 90%, 99% and 99.9% quantile and the maximum of each latency, not every sample, so the curves join these. A line is the median of a quantile over the valid trials, the area around it (drawn for up to three) reaches from the lowest to the highest trial. The maximum stands at the share that one sample in the trial has. Both axes are logarithmic.")
 	if late > 0 {
 		s.Textf("%d of %d valid trials did not keep up with the load: their waiting times are those of a queue that grew until the end, and say how long the overload lasted.", late, len(trials))
 	}
+	names := groups(trials)
 	var charts []chart.Chart
 	var empty []string
 	for _, l := range latencies {
@@ -145,9 +147,9 @@ func latencySection(p *page.Page, all []trial) {
 			X:    chart.Axis{Label: "share of samples that took no longer", Unit: chart.Share, Tail: true},
 			Y:    chart.Axis{Label: "time", Unit: chart.Nanoseconds, Log: true},
 		}
-		for g, name := range groups(trials) {
+		for _, name := range names {
 			line := chart.Series{Name: name, Style: chart.LineDot}
-			band := chart.Band{Name: name + ", lowest to highest trial", Group: g}
+			band := chart.Band{Name: name + ", lowest to highest trial"}
 			add := func(share float64, v []float64) {
 				line.X, line.Y = append(line.X, share), append(line.Y, median(v))
 				band.X, band.Low, band.High = append(band.X, share), append(band.Low, least(v)), append(band.High, most(v))
@@ -165,7 +167,7 @@ func latencySection(p *page.Page, all []trial) {
 				add(last, values(with, func(r *results.Record) float64 { return float64(l.of(r).Max) }))
 			}
 			c.Series = append(c.Series, line)
-			if len(with) > 1 {
+			if len(with) > 1 && len(names) <= 3 {
 				band.Group = len(c.Series) - 1
 				c.Bands = append(c.Bands, band)
 			}
@@ -313,6 +315,7 @@ func queueSection(p *page.Page, all []trial) {
 	}
 	count := chart.Axis{Label: "operations", Zero: true}
 	var charts []chart.Chart
+	var none []string
 	for _, f := range []figure{
 		{"Drain", "Time from the last hand-over until all was done.", chart.Axis{Label: "time", Unit: chart.Nanoseconds, Zero: true}, func(r *results.Record) float64 { return float64(r.Timing.DrainNS) }},
 		{"Events unfinished at the end of issuing", "KV events handed over and not yet applied when the last operation was issued.", count, func(r *results.Record) float64 { return float64(r.Depths.EventsAtIssueEnd) }},
@@ -320,7 +323,14 @@ func queueSection(p *page.Page, all []trial) {
 		{"Most queries unfinished", "Highest number of queries handed over and not yet answered, at any moment.", count, func(r *results.Record) float64 { return float64(r.Depths.MaxQueries) }},
 		{"Issuers blocked", "Time that issuers waited for room in a full queue.", chart.Axis{Label: "time", Unit: chart.Nanoseconds, Zero: true}, func(r *results.Record) float64 { return float64(r.Depths.BlockedNS) }},
 	} {
+		if most(values(trials, f.of)) == 0 {
+			none = append(none, f.title)
+			continue
+		}
 		charts = append(charts, byTrial(trials, f))
+	}
+	if len(none) > 0 {
+		s.Text("0 in every valid trial: " + strings.Join(none, "; ") + ".")
 	}
 	s.Charts(charts...)
 }
@@ -525,36 +535,80 @@ func yes(b bool) string {
 	return "no"
 }
 
-// recordWarnings lists the warnings of records, each once, with how many have it.
+// ownWarnings are what a record itself warns of.
+func ownWarnings(r *results.Record) []string {
+	own := slices.Clone(r.Warnings)
+	if x := r.Injected; x != nil {
+		own = append(own, fmt.Sprintf("NOT A REAL FIGURE: slowed on purpose, each event by %s, each lookup done %d times", chart.Format(float64(x.EventDelayNS), chart.Nanoseconds), x.QueryWork))
+	}
+	return own
+}
+
+// figures in a text: warnings that differ in these alone are of one kind.
+var figuresInText = regexp.MustCompile(`[0-9][0-9.,]*`)
+
+// recordWarnings lists the warnings of records, one of each kind and how many
+// trials have one of it. Those of all trials are in warningTable.
 func recordWarnings(trials []trial) []string {
-	var texts []string
-	counts := map[string]int{}
-	first := map[string]string{}
+	type kind struct {
+		first, trial string
+		trials       int
+		same         bool
+	}
+	var order []string
+	kinds := map[string]*kind{}
 	for _, t := range trials {
-		own := slices.Clone(t.Record.Warnings)
-		if x := t.Record.Injected; x != nil {
-			own = append(own, fmt.Sprintf("NOT A REAL FIGURE: slowed on purpose, each event by %s, each lookup done %d times", chart.Format(float64(x.EventDelayNS), chart.Nanoseconds), x.QueryWork))
-		}
-		for _, w := range own {
-			if counts[w] == 0 {
-				texts = append(texts, w)
-				first[w] = t.Name
+		seen := map[string]bool{}
+		for _, w := range ownWarnings(t.Record) {
+			key := figuresInText.ReplaceAllString(w, "#")
+			k := kinds[key]
+			if k == nil {
+				k = &kind{first: w, trial: t.Name, same: true}
+				kinds[key] = k
+				order = append(order, key)
 			}
-			counts[w]++
+			k.same = k.same && k.first == w
+			if !seen[key] {
+				k.trials++
+				seen[key] = true
+			}
 		}
 	}
-	for i, w := range texts {
+	var out []string
+	for _, key := range order {
+		k := kinds[key]
+		text := k.first
 		switch {
 		case len(trials) == 1:
-		case counts[w] == len(trials):
-			texts[i] = w + " (every trial)"
-		case counts[w] == 1:
-			texts[i] = w + " (" + first[w] + ")"
+		case k.trials == 1:
+			text += " (" + k.trial + ")"
+		case k.same:
+			text += fmt.Sprintf(" (%d of %d trials)", k.trials, len(trials))
 		default:
-			texts[i] = fmt.Sprintf("%s (%d of %d trials, first %s)", w, counts[w], len(trials), first[w])
+			text += fmt.Sprintf(" (so %s; of this kind in %d of %d trials, with other figures)", k.trial, k.trials, len(trials))
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// warningTable has every warning of every record.
+func warningTable(trials []trial) *chart.Table {
+	t := &chart.Table{Caption: "Every warning of every trial", Columns: []chart.Column{{Name: "trial"}, {Name: "warning"}}}
+	for _, x := range trials {
+		for _, w := range ownWarnings(x.Record) {
+			t.Rows = append(t.Rows, []any{x.Name, w})
 		}
 	}
-	return texts
+	return t
+}
+
+// addWarnings adds warnings and those of records.
+func addWarnings(s *page.Section, own []string, trials []trial) {
+	s.Warnings(append(own, recordWarnings(trials)...)...)
+	if t := warningTable(trials); len(trials) > 1 && len(t.Rows) > 0 {
+		s.Folded(fmt.Sprintf("All %d warnings of trials", len(t.Rows)), t)
+	}
 }
 
 // provenance lists what made records. What all have in common is said once, and

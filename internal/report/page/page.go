@@ -174,6 +174,15 @@ func (s *Section) Table(t *chart.Table) {
 	s.add(func(w *writer) { w.keep(chart.WriteTable(w.w, t)) })
 }
 
+// Folded adds a table that unfolds when its name is chosen.
+func (s *Section) Folded(name string, t *chart.Table) {
+	s.add(func(w *writer) {
+		w.tag("<details><summary>", name, "</summary>")
+		w.keep(chart.WriteTable(w.w, t))
+		w.raw("</details>\n")
+	})
+}
+
 // Code adds text as it is, such as a command line.
 func (s *Section) Code(text string) {
 	s.add(func(w *writer) { w.tag(`<pre tabindex="0"><code>`, text, "</code></pre>\n") })

@@ -40,7 +40,7 @@ summary{cursor:pointer;padding:.3rem 0}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;font-size:.875rem;color:var(--mu);padding-bottom:.2rem}
 th,td{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid var(--gr)}
-th{font-weight:600}td.n,th.n{text-align:right;white-space:nowrap}
+th{font-weight:600}td.w{min-width:16rem;overflow-wrap:anywhere}td.n,th.n{text-align:right;white-space:nowrap}
 thead th{border-bottom:2px solid var(--mu)}
 dl.facts{display:grid;gap:.2rem 1rem;margin:.5rem 0}
 dl.facts div{display:grid;grid-template-columns:minmax(8rem,13rem) 1fr;gap:0 1rem}
