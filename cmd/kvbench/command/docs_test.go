@@ -83,6 +83,15 @@ func checkScript(t *testing.T, where, script string) int {
 // callsOf returns the arguments of the calls of kvbench in a line.
 func callsOf(words []string) [][]string {
 	var out [][]string
+	var split []string
+	for _, w := range words {
+		if before, ok := strings.CutSuffix(w, ";"); ok {
+			split = append(split, before, ";")
+		} else {
+			split = append(split, w)
+		}
+	}
+	words = split
 	for len(words) > 0 {
 		end := len(words)
 		for i, w := range words {

@@ -20,7 +20,8 @@ func (f *readingFlags) register(fl *pflag.FlagSet) {
 	o := &f.opts
 	fl.StringVar(&f.format, "format", "auto", "form of the trace: mooncake, aiperf, bailian, agentic, applied-compute, azure, burstgpt or parquet; auto finds it by content")
 	fl.IntVar(&o.BlockSize, "trace-block-size", 0, "tokens that a hash id of the trace stands for (default: 16 for bailian, what the file says for parquet and agentic with a header, else 512)")
-	fl.IntVar(&o.MaxLineBytes, "max-line-bytes", trace.DefaultMaxLineBytes, "longest line of a trace that is accepted")
+	o.MaxLineBytes = trace.DefaultMaxLineBytes
+	fl.Var((*size)(&o.MaxLineBytes), "max-line-bytes", "longest line of a trace that is accepted, such as 64MiB")
 	fl.StringVar(&o.TimeUnit, "time-unit", "", "unit of the trace's times, ms or s (default: that of the format)")
 	fl.BoolVar(&o.Lenient, "lenient", false, "accept whole numbers of a trace that are written as text, with a fraction of 0 or an exponent, if they are exact")
 	fl.IntVar(&o.MissingOutput, "missing-output", 0, "output tokens of a trace's rows that give none (default: they are refused)")
