@@ -31,6 +31,12 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	notNil(&r.Validity.Reasons)
 	notNil(&r.Warnings)
 	// What is behind a pointer is copied: the caller's record stays as it is.
+	if r.Policy != nil {
+		c := *r.Policy
+		notNil(&c.Inputs)
+		notNil(&c.ByPartition)
+		r.Policy = &c
+	}
 	if r.Resident != nil {
 		c := *r.Resident
 		notNil(&c.ByRank)

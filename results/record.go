@@ -32,6 +32,7 @@ type Record struct {
 	Resident     *Resident     `json:"resident_blocks,omitempty"`        // resident blocks after the drain; only if they were tracked
 	Reader       *Reader       `json:"resident_blocks_reader,omitempty"` // what the reader of resident blocks achieved; only if there was one
 	Approximate  *Approximate  `json:"approximate,omitempty"`            // what approximate retention did in the place of the engines' KV events when the corpus was prepared; only if it did
+	Policy       *Policy       `json:"policy,omitempty"`                 // what the policy chose; only if the trial had one
 	Anomalies    Anomalies     `json:"anomalies"`                        // odd events that the index met
 	Validity     Validity      `json:"validity"`                         // whether the trial measured what it set out to
 	Verify       *Verify       `json:"verify,omitempty"`                 // comparison with the reference index; only if it was asked for
@@ -92,7 +93,7 @@ type Config struct {
 	TTLNS               int64   `json:"ttl_ns" schema:"optional"`      // how long blocks live with "ttl", in ns of the engines' time; else 0
 	WindowNS            int64   `json:"window_ns"`                     // window over which operations are offered, in ns
 	EventThreads        int     `json:"event_threads"`                 // threads that apply events
-	QueryThreads        int     `json:"query_threads"`                 // threads that answer queries
+	QueryThreads        int     `json:"query_threads"`                 // threads that answer queries, each with a policy of its own if there is one; with serial one of them does everything
 	QueryLanes          int     `json:"query_lanes"`                   // queues of queries
 	EventIssuers        int     `json:"event_issuers"`                 // threads that issue events
 	Assign              string  `json:"assign" schema:"optional"`      // how ranks went to event threads: "roundrobin", "hash" or "balanced"; older records lack it and had "roundrobin"
@@ -103,6 +104,9 @@ type Config struct {
 	WarmupLookups       int     `json:"warmup_lookups"`                // lookups before the start
 	TrackResidentBlocks bool    `json:"track_resident_blocks"`         // resident blocks were counted
 	CounterLayout       string  `json:"counter_layout"`                // "packed" or "padded" counters; "" without them
+	TrackedFor          string  `json:"tracked_for" schema:"optional"` // who asked for resident blocks to be counted: "flag", "policy" or "flag, policy"; "" or absent: nobody, or not known
+	Policy              string  `json:"policy" schema:"optional"`      // policy that chose a rank for each query, in its shortest text; "none" or absent: queries were lookups alone
+	Serial              bool    `json:"serial" schema:"optional"`      // one operation after another in the order of the corpus, without waiting for deadlines; rates and latencies are not comparable with others
 	Pinned              bool    `json:"pinned"`                        // every thread on a CPU of its own choosing, confirmed
 	SharedCPUs          bool    `json:"shared_cpus"`                   // threads of different roles may share a CPU
 	Idle                string  `json:"idle"`                          // what a thread without work does: "spin" or "yield"
@@ -166,15 +170,26 @@ type Timing struct {
 	PrepareNS      int64 `json:"prepare_ns"`        // time from trace to corpus, before the trial, in ns
 }
 
-// QueryLatencies are distributions over all queries.
+// QueryLatencies are distributions over all queries. A serial trial has no issue
+// lag, no queue wait and nothing from the deadline on.
 type QueryLatencies struct {
-	IssueLag            Distribution `json:"issue_lag"`             // deadline to handed over, in ns
-	QueueWait           Distribution `json:"queue_wait"`            // handed over to started, in ns
-	Service             Distribution `json:"service"`               // started to finished, in ns
+	IssueLag  Distribution `json:"issue_lag"`  // deadline to handed over, in ns
+	QueueWait Distribution `json:"queue_wait"` // handed over to started, in ns
+	Service   Distribution `json:"service"`    // started to finished, in ns
+	// Lookup in the index, in ns: the whole service without a policy, the first
+	// part of it with one, and no samples if the policy does not read CACHE.
+	Lookup Distribution `json:"lookup" schema:"optional"`
+	// Choice of a rank by the policy, after the lookup, in ns; no samples without a
+	// policy.
+	Selection Distribution `json:"selection" schema:"optional"`
+	// Booking of the choice, the rest of the service: the account of load, of
+	// sessions and of the policy itself, in ns; no samples without a policy.
+	Booking             Distribution `json:"booking" schema:"optional"`
 	ScheduledToFinished Distribution `json:"scheduled_to_finished"` // deadline to finished, in ns
 }
 
-// EventLatencies are distributions over all events.
+// EventLatencies are distributions over all events. A serial trial has no issue
+// lag and nothing from the deadline on.
 type EventLatencies struct {
 	IssueLag            Distribution `json:"issue_lag"`             // deadline to handed over, in ns
 	AcceptedToFinished  Distribution `json:"accepted_to_finished"`  // handed over to applied, in ns
@@ -328,6 +343,43 @@ type Approximate struct {
 	PeakOver        int64 `json:"peak_over_blocks"`       // by how many blocks at most
 	PeakBlocks      int64 `json:"peak_blocks"`            // most blocks held for one rank
 	Collisions      int64 `json:"collisions"`             // prompts and answers cut off at a block whose name was taken
+}
+
+// Policy says what the policy chose. Every query thread is a router of its own, a
+// partition, that sees the load of its own dispatches alone. The load follows the
+// trace's own timing on the ranks that the policy chose, while the KV events stay
+// those of the ranks that the trace's draw chose: this measures what a selection
+// costs, and says little of how well it serves.
+type Policy struct {
+	Name       string   `json:"name"`       // name of the policy; "composed" if it is made of components
+	Text       string   `json:"text"`       // shortest text that means this policy
+	Full       string   `json:"full"`       // the same with every parameter
+	Inputs     []string `json:"inputs"`     // what it reads: CACHE, LOAD, CAPACITY, SESSION, TAGS, RESIDENT_BLOCKS
+	Partitions int      `json:"partitions"` // routers with a state of their own, one for each query thread
+
+	Selections   int64  `json:"selections"`    // queries that got a rank
+	Failures     int64  `json:"failures"`      // queries that got none, or whose choice could not be booked; any makes the trial invalid
+	FirstFailure string `json:"first_failure"` // the first of them in words; "" if there is none
+
+	ChosenBlocks int64 `json:"chosen_blocks"` // leading blocks of the prompts that the chosen ranks held according to the index at the lookup, summed over the selections; -1: unknown, since the policy does not read CACHE
+	TraceBlocks  int64 `json:"trace_blocks"`  // the same of the ranks that the trace's draw gave the requests; -1: unknown
+	BestBlocks   int64 `json:"best_blocks"`   // the same of the ranks that held most; -1: unknown
+
+	TraceRank      int64   `json:"trace_rank_chosen"` // selections of the rank that the trace's draw gave the request
+	DistinctRanks  int     `json:"distinct_ranks"`    // ranks that were chosen at least once
+	MaxDispatches  int64   `json:"max_dispatches"`    // selections of the rank chosen most often
+	MeanDispatches float64 `json:"mean_dispatches"`   // selections over all ranks
+	Imbalance      float64 `json:"imbalance"`         // max_dispatches over mean_dispatches; 0 without selections
+
+	ByPartition []Partition `json:"by_partition"` // what each partition chose
+}
+
+// Partition is what one router chose.
+type Partition struct {
+	Number       int   `json:"number"`        // number of its query thread
+	Selections   int64 `json:"selections"`    // queries that got a rank
+	Failures     int64 `json:"failures"`      // queries that got none
+	ChosenBlocks int64 `json:"chosen_blocks"` // blocks that the chosen ranks held; -1: unknown
 }
 
 // RankAnomaly is the odd events of one rank.

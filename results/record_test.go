@@ -73,9 +73,25 @@ func sampleRecord() *Record {
 	}
 }
 
+// withPolicy adds what a trial with a policy has.
+func withPolicy(r *Record) *Record {
+	r.Config.Policy = "kv:temperature=0.2"
+	r.Queries.Lookup = Distribution{N: 12031, Mean: 1500, P50: 1200, P90: 2500, P99: 6000, P999: 20000, Max: 900000}
+	r.Queries.Selection = Distribution{N: 12031, Mean: 450, P50: 400, P90: 700, P99: 1500, P999: 9000, Max: 80000}
+	r.Queries.Booking = Distribution{N: 12031, Mean: 250, P50: 200, P90: 300, P99: 800, P999: 5000, Max: 9000}
+	r.Policy = &Policy{
+		Name: "kv", Text: "kv:temperature=0.2", Full: "kv:overlap=1,temperature=0.2", Inputs: []string{"CACHE", "LOAD"}, Partitions: 2,
+		Selections: 12030, Failures: 1, FirstFailure: "operation 7: no rank can serve the request",
+		ChosenBlocks: 330000, TraceBlocks: 90000, BestBlocks: 400000,
+		TraceRank: 94, DistinctRanks: 127, MaxDispatches: 188, MeanDispatches: 93.98, Imbalance: 2.0004,
+		ByPartition: []Partition{{Number: 0, Selections: 6000, Failures: 1, ChosenBlocks: 160000}, {Number: 1, Selections: 6030, ChosenBlocks: 170000}},
+	}
+	return r
+}
+
 func TestRecordRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
-	want := sampleRecord()
+	want := withPolicy(sampleRecord())
 	if err := Write(path, want, false); err != nil {
 		t.Fatal(err)
 	}

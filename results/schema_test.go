@@ -152,7 +152,7 @@ func typeSchema(t *testing.T, e ast.Expr, structs map[string]*ast.StructType) ob
 // TestSchemaNeedsEveryField takes one field after another out of a valid record.
 func TestSchemaNeedsEveryField(t *testing.T) {
 	var whole any
-	b, err := json.Marshal(sampleRecord())
+	b, err := json.Marshal(withPolicy(sampleRecord()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +167,8 @@ func TestSchemaNeedsEveryField(t *testing.T) {
 		"/resident_blocks": true, "/resident_blocks_reader": true, "/verify": true,
 		"/event_threads": true, "/index": true, "/index/memory": true, "/index/shape": true,
 		"/config/assign": true, "/config/huge_pages": true,
+		"/policy": true, "/config/policy": true, "/config/serial": true, "/config/tracked_for": true,
+		"/queries/lookup": true, "/queries/selection": true, "/queries/booking": true,
 		"/config/approximate": true, "/config/ttl_ns": true,
 		"/resident_blocks/reachable_sum": true, "/resident_blocks/reachable_ranks": true,
 	}
@@ -197,7 +199,7 @@ func TestSchemaNeedsEveryField(t *testing.T) {
 
 // TestSchemaTakesEmptyRecord has nil lists wherever there are lists.
 func TestSchemaTakesEmptyRecord(t *testing.T) {
-	r := &Record{Schema: ReplayV1, Kind: KindReplay, Resident: &Resident{}, Verify: &Verify{}, Reader: &Reader{}}
+	r := &Record{Schema: ReplayV1, Kind: KindReplay, Resident: &Resident{}, Verify: &Verify{}, Reader: &Reader{}, Policy: &Policy{}}
 	before := *r.Resident
 	var b bytes.Buffer
 	if err := r.Encode(&b); err != nil {

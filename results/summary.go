@@ -40,6 +40,8 @@ func (s *summary) verdict(r *Record) {
 		s.line("INTERRUPTED: not a measurement")
 	case !r.Validity.Valid:
 		s.line("INVALID: not a measurement")
+	case r.Config.Serial:
+		s.line("VALID, serial: one operation after another; rates are not comparable")
 	case r.Validity.KeptUp:
 		s.line("VALID, kept up: done at %.3f x window", over(r.Timing.EndNS, r.Timing.WindowNS))
 	default:
@@ -91,7 +93,16 @@ func (s *summary) what(r *Record) {
 	default:
 		s.wrap("events   ", fmt.Sprintf("APPROXIMATE, not the engines': %s retention of routing decisions", c.Approximate))
 	}
-	s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event%s", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads, assigned))
+	if r.Policy != nil {
+		s.wrap("policy   ", r.Policy.Text)
+		s.wrap("         ", fmt.Sprintf("reads %s; %d router%s with a state of %s own",
+			inputs(r.Policy.Inputs), r.Policy.Partitions, plural(r.Policy.Partitions), its(r.Policy.Partitions)))
+	}
+	if c.Serial {
+		s.wrap("threads  ", fmt.Sprintf("1 that issues and answers everything in turn, %d event%s", c.EventThreads, assigned))
+	} else {
+		s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event%s", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads, assigned))
+	}
 	switch {
 	case c.Pinned && c.SharedCPUs:
 		s.wrap("CPUs     ", fmt.Sprintf("pinned and SHARED: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
@@ -102,6 +113,20 @@ func (s *summary) what(r *Record) {
 	}
 	s.wrap("resident ", tracking(c))
 	s.line("")
+}
+
+func inputs(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	return strings.Join(names, ", ")
+}
+
+func its(n int) string {
+	if n == 1 {
+		return "its"
+	}
+	return "their"
 }
 
 func readerCPU(c *Config) string {
@@ -122,7 +147,11 @@ func tracking(c *Config) string {
 	if !c.TrackResidentBlocks {
 		return "blocks not tracked"
 	}
-	return "blocks tracked, counters " + c.CounterLayout
+	text := "blocks tracked, counters " + c.CounterLayout
+	if c.TrackedFor == "policy" {
+		text += ", for the policy"
+	}
+	return text
 }
 
 func plural(n int) string {
@@ -158,6 +187,11 @@ func (s *summary) latencies(r *Record) {
 	row("query issue lag", r.Queries.IssueLag)
 	row("query queue wait", r.Queries.QueueWait)
 	row("query service", r.Queries.Service)
+	if r.Policy != nil {
+		row("  lookup", r.Queries.Lookup)
+		row("  selection", r.Queries.Selection)
+		row("  booking", r.Queries.Booking)
+	}
 	row("query scheduled to finished", r.Queries.ScheduledToFinished)
 	row("event issue lag", r.Events.IssueLag)
 	row("event accepted to finished", r.Events.AcceptedToFinished)
@@ -170,8 +204,12 @@ func (s *summary) state(r *Record) {
 	s.wrap("waiting  ", fmt.Sprintf("at the end of issuing %d queries and %d events; at most %d and %d",
 		d.QueriesAtIssueEnd, d.EventsAtIssueEnd, d.MaxQueries, d.MaxEvents))
 	s.eventThreads(r)
-	s.wrap("answers  ", fmt.Sprintf("%.1f ranks matched a query; the mock engines hit %.1f%% of the request blocks",
-		over(r.Totals.MatchedRanks, r.Totals.CompletedQueries), 100*over(r.Totals.EngineHitBlocks, r.Totals.RequestBlocks)))
+	matched := fmt.Sprintf("%.1f ranks matched a query", over(r.Totals.MatchedRanks, r.Totals.CompletedQueries))
+	if r.Policy != nil && r.Policy.ChosenBlocks < 0 {
+		matched = "nothing was looked up: the policy does not read CACHE"
+	}
+	s.wrap("answers  ", fmt.Sprintf("%s; the mock engines hit %.1f%% of the request blocks", matched, 100*over(r.Totals.EngineHitBlocks, r.Totals.RequestBlocks)))
+	s.policy(r)
 	if a := r.Approximate; a != nil {
 		share := func(n int64) float64 { return 100 * over(n, r.Totals.RequestBlocks) }
 		s.wrap("guessed  ", fmt.Sprintf("approximate retention predicted %.1f%%: %.1f%% too many and %.1f%% too few, request by request; %s blocks expired, %s were evicted",
@@ -198,6 +236,21 @@ func (s *summary) state(r *Record) {
 	if a := &r.Anomalies; len(a.ByRank) > 0 {
 		s.wrap("odd      ", fmt.Sprintf("%d blocks stored twice, %d unknown removed, %d orphaned, %d conflicting; %d malformed events",
 			a.Duplicate, a.UnknownRemoved, a.Orphaned, a.Conflicting, a.Malformed))
+	}
+}
+
+func (s *summary) policy(r *Record) {
+	p := r.Policy
+	if p == nil {
+		return
+	}
+	text := fmt.Sprintf("%s selections, %s failures; %d of %d ranks, the busiest %.2f x the mean; the trace's rank %.1f%%",
+		count(float64(p.Selections)), count(float64(p.Failures)), p.DistinctRanks, r.Config.Ranks, p.Imbalance, 100*over(p.TraceRank, p.Selections))
+	s.wrap("chosen   ", text)
+	if p.ChosenBlocks >= 0 {
+		share := func(n int64) float64 { return 100 * over(n, r.Totals.RequestBlocks) }
+		s.wrap("         ", fmt.Sprintf("the index had %.1f%% of the request blocks on the chosen ranks, %.1f%% on the trace's, %.1f%% on the best",
+			share(p.ChosenBlocks), share(p.TraceBlocks), share(p.BestBlocks)))
 	}
 }
 

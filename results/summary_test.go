@@ -37,7 +37,11 @@ func TestSummaryGolden(t *testing.T) {
 	guessed.Approximate = &Approximate{PredictedBlocks: 90000, OverPredicted: 13000, UnderPredicted: 3000, Decisions: 12031,
 		ExpiredBlocks: 45000, EvictedBlocks: 1200, OverCapacity: 17, PeakOver: 250, PeakBlocks: 9000, Collisions: 1}
 
-	for name, r := range map[string]*Record{"approximate": guessed, "injected": injected, "overloaded": sampleRecord(), "pinned": pinned, "invalid": invalid, "empty": {}} {
+	serial := withPolicy(sampleRecord())
+	serial.Config.Serial, serial.Config.QueryThreads, serial.Config.TrackedFor = true, 1, "policy"
+	serial.Policy.Inputs, serial.Policy.ChosenBlocks, serial.Policy.Partitions = []string{}, -1, 1
+	serial.Queries = QueryLatencies{Service: serial.Queries.Service, Selection: serial.Queries.Selection}
+	for name, r := range map[string]*Record{"policy": withPolicy(sampleRecord()), "serial": serial, "approximate": guessed, "injected": injected, "overloaded": sampleRecord(), "pinned": pinned, "invalid": invalid, "empty": {}} {
 		var b strings.Builder
 		if err := WriteSummary(&b, r); err != nil {
 			t.Fatal(err)
