@@ -44,17 +44,23 @@ const allInputs = Cache | Load | Capacity | Session | Tags | ExperimentalResiden
 // Has says whether all of other are in the set.
 func (in Inputs) Has(other Inputs) bool { return in&other == other }
 
-// String lists the inputs as "CACHE|LOAD", "none" for the empty set.
-func (in Inputs) String() string {
-	if in == 0 {
-		return "none"
-	}
-	var names []string
+// Names returns the names of the inputs that exist, such as CACHE.
+func (in Inputs) Names() []string {
+	names := []string{}
 	for _, n := range inputNames {
 		if in.Has(n.input) {
 			names = append(names, n.name)
 		}
 	}
+	return names
+}
+
+// String lists the inputs as "CACHE|LOAD", "none" for the empty set.
+func (in Inputs) String() string {
+	if in == 0 {
+		return "none"
+	}
+	names := in.Names()
 	if rest := in &^ allInputs; rest != 0 {
 		names = append(names, fmt.Sprintf("unknown(%#x)", uint16(rest)))
 	}

@@ -3,12 +3,17 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
+	"github.com/kvbench/kvbench/policies"
+	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/results/table"
 )
 
 // Config is one trial. The zero value of an optional field is its default.
@@ -50,6 +55,17 @@ type Config struct {
 	// ReaderRate is the passes per second of the reader, 0: without pause. It
 	// counts only if Placement has a reader, which needs TrackResidentBlocks.
 	ReaderRate float64
+	// Policy chooses a rank for each query; nil: queries are lookups alone. One
+	// that reads RESIDENT_BLOCKS has the counters turned on.
+	Policy *catalogue.Policy
+	// Serial does one operation after another in the order of the corpus, on one
+	// thread beside the event threads and without waiting for deadlines. Decisions
+	// are then those of the corpus, and rates and latencies mean little.
+	Serial bool
+	// Decisions, if set, is called once after the run with what the policy chose,
+	// one row for each query in the order of the corpus. It is not called if a
+	// query thread did not come back from its lookup.
+	Decisions func(rows iter.Seq[table.Decision]) error
 	// Verify compares the drained index with the reference index.
 	Verify bool
 	// VerifyQueries is the number of answers to compare; 0: DefaultVerifyQueries.
@@ -61,6 +77,8 @@ type Config struct {
 	// Phase, if set, is told what comes next, never inside the window.
 	Phase func(Phase)
 
+	// trackedFor says who asked for the counters.
+	trackedFor string
 	// pin replaces host.PinThread in tests.
 	pin func(cpu int) error
 }
@@ -147,11 +165,17 @@ func (c *Config) Check() error {
 	if err := c.Inject.check(); err != nil {
 		return err
 	}
+	if err := c.checkPolicy(); err != nil {
+		return err
+	}
 	t := c.Placement.Threads
+	if c.Serial && t.EventIssuers > 1 {
+		return fmt.Errorf("--serial issues everything from one thread, and %d event issuers are asked for; leave --event-issuers and --issuer-cpus out", t.EventIssuers)
+	}
 	if t.EventIssuers < 1 || t.QueryThreads < 1 || t.EventThreads < 1 {
 		return fmt.Errorf("replay: the placement has no threads: %+v", t)
 	}
-	if t.Reader > 0 && !c.TrackResidentBlocks {
+	if t.Reader > 0 && !c.TrackResidentBlocks && !c.readsResident() {
 		return errors.New("a reader of resident blocks needs --track-resident-blocks")
 	}
 	if c.Index.SingleThread && t.EventThreads != 1 {
@@ -164,6 +188,11 @@ func (c *Config) Check() error {
 		return fmt.Errorf("--query-lanes is %d but there are %d query threads; each needs at least one lane", c.QueryLanes, t.QueryThreads)
 	}
 	return c.checkHugePages()
+}
+
+// readsResident says whether the policy needs the counters.
+func (c *Config) readsResident() bool {
+	return c.Policy != nil && c.Policy.Inputs().Has(policies.ExperimentalResidentBlocks)
 }
 
 // checkHugePages builds a small index: only the index knows whether it can.
@@ -195,6 +224,14 @@ func (c *Config) setDefaults() error {
 	if c.VerifyQueries == 0 {
 		c.VerifyQueries = DefaultVerifyQueries
 	}
+	var asked []string
+	if c.TrackResidentBlocks {
+		asked = append(asked, "flag")
+	}
+	if c.readsResident() {
+		asked = append(asked, "policy")
+	}
+	c.TrackResidentBlocks, c.trackedFor = len(asked) > 0, strings.Join(asked, ", ")
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

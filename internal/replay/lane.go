@@ -50,10 +50,12 @@ type queryThread struct {
 	ids    []uint32 // lane numbers
 	reader indexer.Reader
 	answer indexer.Answer
-	done   []queryDone // sized beforehand, never grown
-	full   int64       // results that did not fit
-	parker idle.Parker
-	ready  func() bool // hasWork, bound once so that waiting does not allocate
+	// partition is the router that the thread is, nil without a policy.
+	partition *partition
+	done      []queryDone // sized beforehand, never grown
+	full      int64       // results that did not fit
+	parker    idle.Parker
+	ready     func() bool // hasWork, bound once so that waiting does not allocate
 }
 
 // warm runs n lookups of the first queries of the corpus and grows the answer
@@ -90,7 +92,7 @@ func (q *queryThread) run() {
 			found = true
 			end := min(tail, l.head+laneBatch)
 			for ; l.head < end; l.head++ {
-				q.lookUp(l.ops[l.head], q.ids[i])
+				q.serve(l.ops[l.head], q.ids[i])
 			}
 		}
 		switch {
@@ -113,6 +115,15 @@ func (q *queryThread) hasWork() bool {
 	return q.trial.queriesEnded.Load() || q.trial.abort.Load()
 }
 
+// serve answers one query: it looks it up or, with a policy, chooses a rank.
+func (q *queryThread) serve(op, laneID uint32) {
+	if q.partition != nil {
+		q.choose(op, laneID)
+	} else {
+		q.lookUp(op, laneID)
+	}
+}
+
 func (q *queryThread) lookUp(op, laneID uint32) {
 	t := q.trial
 	locals := t.corpus.Locals(op)
@@ -132,4 +143,46 @@ func (q *queryThread) lookUp(op, laneID uint32) {
 		started:  started,
 		finished: finished,
 	})
+}
+
+// choose lets the policy choose a rank. The state is brought up to the query's
+// deadline before the start, and what the record says of the choice is worked out
+// after the end: neither is part of any stamp.
+func (q *queryThread) choose(op, laneID uint32) {
+	t, p := q.trial, q.partition
+	o := &t.corpus.Ops[op]
+	locals := t.corpus.Locals(op)
+	p.come(o.Deadline)
+	p.ask(o, locals)
+	cache := p.state.Cache != nil
+
+	started := t.clock.Now()
+	looked := started
+	if cache {
+		q.reader.Find(locals, indexer.FindOptions{}, &q.answer)
+		looked = t.clock.Now()
+	}
+	chosen, err := p.pipeline.Select(&p.request, &p.state)
+	selected := t.clock.Now()
+	if err == nil {
+		err = p.book(&chosen)
+	}
+	finished := t.clock.Now()
+
+	if len(q.done) == cap(q.done) || len(p.choices) == cap(p.choices) {
+		q.full++
+		return
+	}
+	d := queryDone{op: op, lane: laneID, started: started, finished: finished}
+	c := choice{looked: looked, selected: selected, cost: chosen.Cost, slot: uint32(chosen.Slot), overlap: chosen.Overlap, rows: uint32(chosen.Candidates)}
+	if cache {
+		d.matched, d.rankHeld = uint32(len(q.answer.Touched())), q.answer.Score(indexer.Slot(o.Slot))
+		c.best = q.answer.Best()
+	}
+	if err != nil {
+		c.slot, c.overlap = noSlot, 0
+		p.fail(op, err)
+	}
+	q.done = append(q.done, d)
+	p.choices = append(p.choices, c)
 }

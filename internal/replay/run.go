@@ -32,6 +32,7 @@ type trial struct {
 	spinNS  int64
 	ownCPUs bool // every thread has a CPU of its own
 
+	serial       *serial // nil: everything at its deadline
 	queryIssuer  *queryIssuer
 	issuers      []*eventIssuer
 	lanes        []*lane
@@ -180,6 +181,11 @@ func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 			invalidate(rec, "verify", fmt.Sprintf("%d mismatches with the reference index; first: %s", rec.Verify.Mismatches, rec.Verify.First[0]))
 		}
 	}
+	if cfg.Decisions != nil && !t.lost {
+		if err := cfg.Decisions(t.decisions()); err != nil {
+			return rec, fmt.Errorf("decisions: %w", err)
+		}
+	}
 	if raw.drainErr != nil {
 		// Threads may still be at work; waiting for them is what did not end.
 		return rec, nil
@@ -226,12 +232,17 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		t.observer.done[i] = room[eventDone](t.plan.perThread[i])
 	}
 	t.threads = make([]threadInfo, 0, n.total())
-	t.addThread(roleQueryIssuer, 0, cfg.Placement.QueryIssuer)
-	for i, cpu := range cfg.Placement.Issuers {
-		t.addThread(roleEventIssuer, i, cpu)
-	}
-	for i, cpu := range cfg.Placement.Query {
-		t.addThread(roleQuery, i, cpu)
+	if cfg.Serial {
+		t.serial = newSerial(t)
+		t.addThread(roleQuery, 0, cfg.Placement.Query[0])
+	} else {
+		t.addThread(roleQueryIssuer, 0, cfg.Placement.QueryIssuer)
+		for i, cpu := range cfg.Placement.Issuers {
+			t.addThread(roleEventIssuer, i, cpu)
+		}
+		for i, cpu := range cfg.Placement.Query {
+			t.addThread(roleQuery, i, cpu)
+		}
 	}
 	for i, cpu := range cfg.Placement.Event {
 		t.addThread(roleEvent, i, cpu)
@@ -305,6 +316,11 @@ func (t *trial) setUp(ctx context.Context, index indexer.Index) error {
 		q.done = room[queryDone](size)
 		if size > 0 {
 			q.warm(cfg.WarmupLookups)
+		}
+	}
+	if cfg.Policy != nil {
+		if err := t.addPartitions(); err != nil {
+			return err
 		}
 	}
 	t.queryIssuer = &queryIssuer{
@@ -465,12 +481,16 @@ func (t *trial) measure(ctx context.Context) (*raw, error) {
 			c.left.Wait()
 		}
 	}()
-	t.launch(c, &c.issuing, t.thread(roleQueryIssuer, 0), t.queryIssuer.run)
-	for i, e := range t.issuers {
-		t.launch(c, &c.issuing, t.thread(roleEventIssuer, i), e.run)
-	}
-	for i, q := range t.queryThreads {
-		t.launch(c, &c.queries, t.thread(roleQuery, i), q.run)
+	if t.serial != nil {
+		t.launch(c, &c.issuing, t.thread(roleQuery, 0), t.serial.run)
+	} else {
+		t.launch(c, &c.issuing, t.thread(roleQueryIssuer, 0), t.queryIssuer.run)
+		for i, e := range t.issuers {
+			t.launch(c, &c.issuing, t.thread(roleEventIssuer, i), e.run)
+		}
+		for i, q := range t.queryThreads {
+			t.launch(c, &c.queries, t.thread(roleQuery, i), q.run)
+		}
 	}
 	if t.reader != nil {
 		t.launch(c, &c.reading, t.thread(roleReader, 0), t.reader.run)

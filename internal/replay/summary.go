@@ -170,10 +170,14 @@ func (t *trial) summarise(raw *raw) *results.Record {
 	t.usage(rec, raw)
 	t.resident(rec)
 	t.anomalies(rec, raw.effects)
+	if t.cfg.Policy != nil && !t.lost {
+		rec.Policy = t.policyRecord()
+		reasons = append(reasons, t.endPartitions()...)
+	}
 	rec.Validity.Reasons = append(reasons, t.brokenRules(rec, raw)...)
 	rec.Validity.Interrupted = raw.interrupted
 	rec.Validity.Valid = len(rec.Validity.Reasons) == 0
-	rec.Validity.KeptUp = rec.Validity.Valid && float64(rec.Timing.EndNS) <= keptUpLimit*float64(rec.Timing.WindowNS)
+	rec.Validity.KeptUp = rec.Validity.Valid && !t.cfg.Serial && float64(rec.Timing.EndNS) <= keptUpLimit*float64(rec.Timing.WindowNS)
 	t.warn(rec)
 	return rec
 }
@@ -208,6 +212,9 @@ func (t *trial) config() results.Config {
 		WarmupLookups:       t.cfg.WarmupLookups,
 		TrackResidentBlocks: t.cfg.TrackResidentBlocks,
 		CounterLayout:       t.cfg.Layout.String(),
+		TrackedFor:          t.cfg.trackedFor,
+		Policy:              "none",
+		Serial:              t.cfg.Serial,
 		Pinned:              p.Pinned,
 		SharedCPUs:          p.Shared,
 		Idle:                "yield",
@@ -219,13 +226,21 @@ func (t *trial) config() results.Config {
 	if !c.TrackResidentBlocks {
 		c.CounterLayout = ""
 	}
-	if p.Pinned {
+	if t.cfg.Policy != nil {
+		c.Policy = t.cfg.Policy.Text
+	}
+	if c.Serial {
+		c.EventIssuers = 0
+	}
+	if p.Pinned && c.Serial {
+		c.BackendCPUs = cpuSet(slices.Concat(p.Query[:1], p.Event))
+	} else if p.Pinned {
 		c.QueryIssuerCPU = host.FormatCPUs([]int{p.QueryIssuer})
 		c.IssuerCPUs = cpuSet(p.Issuers)
 		c.BackendCPUs = cpuSet(slices.Concat(p.Query, p.Event))
-		if p.Reader != NoCPU {
-			c.ReaderCPU = host.FormatCPUs([]int{p.Reader})
-		}
+	}
+	if p.Pinned && p.Reader != NoCPU {
+		c.ReaderCPU = host.FormatCPUs([]int{p.Reader})
 	}
 	return c
 }
@@ -308,6 +323,10 @@ func (t *trial) rates(rec *results.Record) {
 		IssuedBlockOpsPerSec:   perSec(tt.IssuedBlockOps, tm.IssueEndNS),
 		AchievedBlockOpsPerSec: perSec(tt.CompletedBlockOps, tm.EndNS),
 	}
+	if t.cfg.Serial {
+		// Nothing has a time at which it is offered.
+		rec.Rates.OfferedOpsPerSec, rec.Rates.OfferedBlockOpsPerSec = 0, 0
+	}
 }
 
 // latencies keeps every sample; one array is reused for each distribution.
@@ -325,18 +344,21 @@ func (t *trial) latencies(rec *results.Record, s *stamps) {
 	const both = seenHanded | seenFinished
 	lag := func(i int) int64 { return s.handed[i] - t.corpus.Ops[i].Deadline }
 	total := func(i int) int64 { return s.finished[i] - t.corpus.Ops[i].Deadline }
-	rec.Queries = results.QueryLatencies{
-		IssueLag:            dist(true, seenHanded, lag),
-		QueueWait:           dist(true, both, func(i int) int64 { return s.started[i] - s.handed[i] }),
-		Service:             dist(true, seenFinished, func(i int) int64 { return s.finished[i] - s.started[i] }),
-		ScheduledToFinished: dist(true, both, total),
+	rec.Queries.Service = dist(true, seenFinished, func(i int) int64 { return s.finished[i] - s.started[i] })
+	// An issuer that met a full queue stamps after the wait, when the first
+	// events of its batch may be done already.
+	rec.Events.AcceptedToFinished = dist(false, both, func(i int) int64 { return max(0, s.finished[i]-s.handed[i]) })
+	if !t.cfg.Serial {
+		rec.Queries.IssueLag = dist(true, seenHanded, lag)
+		rec.Queries.QueueWait = dist(true, both, func(i int) int64 { return s.started[i] - s.handed[i] })
+		rec.Queries.ScheduledToFinished = dist(true, both, total)
+		rec.Events.IssueLag = dist(false, seenHanded, lag)
+		rec.Events.ScheduledToFinished = dist(false, both, total)
 	}
-	rec.Events = results.EventLatencies{
-		IssueLag: dist(false, seenHanded, lag),
-		// An issuer that met a full queue stamps after the wait, when the first
-		// events of its batch may be done already.
-		AcceptedToFinished:  dist(false, both, func(i int) int64 { return max(0, s.finished[i]-s.handed[i]) }),
-		ScheduledToFinished: dist(false, both, total),
+	if t.cfg.Policy == nil {
+		rec.Queries.Lookup = rec.Queries.Service
+	} else if !t.lost {
+		t.policyLatencies(rec)
 	}
 }
 
@@ -466,7 +488,14 @@ func (t *trial) operations(th *threadInfo) int64 {
 		if t.lost {
 			return -1
 		}
-		return int64(len(t.queryThreads[th.number].done))
+		if t.serial == nil {
+			return int64(len(t.queryThreads[th.number].done))
+		}
+		answered := 0
+		for _, q := range t.queryThreads {
+			answered += len(q.done)
+		}
+		return int64(answered)
 	case roleEvent:
 		return int64(t.pool.Stats()[th.number].Applied)
 	default:

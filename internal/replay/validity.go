@@ -34,6 +34,9 @@ func (t *trial) brokenRules(rec *results.Record, raw *raw) []results.Reason {
 	if err := t.queryIssuer.err; err != nil {
 		broken("issuer_failed", "query issuer: %v", err)
 	}
+	if t.serial != nil && t.serial.err != nil {
+		broken("issuer_failed", "serial run: %v", t.serial.err)
+	}
 	for _, e := range t.issuers {
 		if e.err != nil {
 			broken("issuer_failed", "event issuer %d: %v", e.number, e.err)
@@ -46,7 +49,7 @@ func (t *trial) brokenRules(rec *results.Record, raw *raw) []results.Reason {
 		broken("drain", "%v", raw.drainErr)
 	}
 	window := rec.Timing.WindowNS
-	if limit := int64(issueLimit * float64(window)); rec.Timing.IssueEndNS > limit {
+	if limit := int64(issueLimit * float64(window)); rec.Timing.IssueEndNS > limit && !t.cfg.Serial {
 		broken("issue_span", "the last operation was issued at %v, %.2f%% of the window of %v; the limit is %.0f%%",
 			time.Duration(rec.Timing.IssueEndNS), 100*float64(rec.Timing.IssueEndNS)/float64(window), time.Duration(window), 100*issueLimit)
 	}
@@ -77,6 +80,9 @@ func (t *trial) warn(rec *results.Record) {
 	if x := rec.Injected; x != nil {
 		say("slowed on purpose: each event took %v longer and each lookup was done %d times (--inject-event-delay, --inject-query-work); no figure is that of the index",
 			time.Duration(x.EventDelayNS), x.QueryWork)
+	}
+	if t.cfg.Serial {
+		say("one operation after another (--serial): no rate and no latency is comparable with that of another trial, but decisions are")
 	}
 	p := &t.cfg.Placement
 	if p.Note != "" {
@@ -112,7 +118,7 @@ func (t *trial) warn(rec *results.Record) {
 	if steal := rec.Machine.StealNS; steal > 0 && rec.Timing.EndNS > 0 && float64(steal) > 0.01*float64(rec.Timing.EndNS) {
 		say("the hypervisor took %v of CPU time meanwhile", time.Duration(steal))
 	}
-	if rec.Validity.Valid && !rec.Validity.KeptUp {
+	if rec.Validity.Valid && !rec.Validity.KeptUp && !t.cfg.Serial {
 		switch over := float64(rec.Timing.EndNS) / float64(rec.Timing.WindowNS); {
 		case over < overloadedFrom:
 			say("done at %.2f x window, which is neither keep-up (at most %.2f) nor clearly overloaded (at least %.1f): shorten the window to measure throughput, lengthen it to measure latency", over, keptUpLimit, overloadedFrom)

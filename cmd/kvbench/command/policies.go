@@ -119,3 +119,12 @@ func (a *app) completePolicy(_ *cobra.Command, _ []string, typed string) ([]stri
 	}
 	return catalogue.Complete(typed, a.policies), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
+
+// completePolicyOrNone is completePolicy where there may be no policy.
+func (a *app) completePolicyOrNone(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	out, directive := a.completePolicy(cmd, args, typed)
+	if strings.HasPrefix(noPolicy, typed) {
+		out = append(out, noPolicy+"\tlookups alone")
+	}
+	return out, directive
+}

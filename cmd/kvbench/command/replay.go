@@ -18,12 +18,16 @@ import (
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/internal/replay"
 	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/policies"
+	policycatalogue "github.com/kvbench/kvbench/policies/catalogue"
 	"github.com/kvbench/kvbench/results"
 )
 
 // replayFlags are the flags of replay that are not those of the preparation.
 type replayFlags struct {
 	index       string
+	policy      string
+	decisions   string
 	queryIssuer int
 	issuerCPUs  string
 	backendCPUs string
@@ -41,6 +45,9 @@ type replayFlags struct {
 	cfg         replay.Config
 }
 
+// noPolicy is the --policy of a replay that only looks up.
+const noPolicy = "none"
+
 func (a *app) replay() *cobra.Command {
 	var f replayFlags
 	var prep prepareFlags
@@ -56,13 +63,20 @@ events, timelines are scaled to the window), then replayed against the index at
 its own deadlines. If the index cannot keep up, the replay is overloaded and
 measures the throughput of writes; if it can, it measures lookups and latency.
 
+With --policy, each query thread is a router that also chooses a rank for every
+query, on load that follows the trace's own timing; lookup and selection are
+timed apart. The KV events stay those of the ranks that the trace's draw chose:
+this prices a policy, 'kvbench simulate' says how well it serves.
+
 Where the machine has a CPU for every thread, every thread is pinned to one.
 Where it has not, the threads share CPUs, and the result says so.`,
 		Example: `  kvbench replay conversation-small --workers 8 --duration 2s --verify
   kvbench replay trace.jsonl --workers 128 --duration 750ms --duplication-factor 20 \
       --length-factor 4 --track-resident-blocks --out run.json
   kvbench replay trace.jsonl --issuer-cpus 0 --query-issuer-cpu 1 --backend-cpus 2-7 \
-      --track-resident-blocks --resident-blocks-reader-cpu 8 --out run.json`,
+      --track-resident-blocks --resident-blocks-reader-cpu 8 --out run.json
+  kvbench replay trace.jsonl --workers 128 --policy kv:temperature=0.2 --out run.json
+  kvbench replay trace.jsonl --policy kv --serial --decisions decisions.parquet`,
 		Args:              exactArgs("TRACE, CORPUS or NAME"),
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,7 +87,8 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	prep.register(fl)
 	f.register(a, cmd)
 	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
-	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out and --cpu-profile if they exist")
+	fl.StringVar(&f.decisions, "decisions", "", "write what the policy chose to this Parquet file, one row for each query; with --serial the same work gives the same bytes")
+	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out, --decisions and --cpu-profile if they exist")
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
 	prep.reading.complete(cmd)
@@ -85,6 +100,8 @@ Where it has not, the threads share CPUs, and the result says so.`,
 func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.index, "index", "runs", "index to measure; 'kvbench indexes' lists them")
+	fl.StringVar(&f.policy, "policy", noPolicy, "policy that chooses a rank for each query: a name, a text or @file.yaml, see 'kvbench policies list'; none: queries are lookups alone")
+	fl.BoolVar(&f.cfg.Serial, "serial", false, "do one operation after another in the order of the corpus, so that the same work gives the same decisions; rates and latencies are then not comparable")
 	fl.IntVar(&f.counts.EventThreads, "event-workers", 0, "event threads (default: half of --backend-cpus, else up to 4)")
 	fl.IntVar(&f.counts.QueryThreads, "query-threads", 0, "query threads (default: the rest of --backend-cpus, else up to 2)")
 	fl.IntVar(&f.counts.EventIssuers, "event-issuers", 0, "threads that issue events (default: one for each CPU of --issuer-cpus, else 1)")
@@ -120,13 +137,22 @@ func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
 	_ = cmd.RegisterFlagCompletionFunc("approximate", fixed("ttl", "lru"))
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
+	_ = cmd.RegisterFlagCompletionFunc("policy", a.completePolicyOrNone)
 	_ = cmd.RegisterFlagCompletionFunc("assign", fixed(replay.Assignments()...))
 	_ = cmd.RegisterFlagCompletionFunc("counter-layout", fixed("packed", "padded"))
 }
 
 func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep *prepareFlags) error {
-	if err := f.resolve(cmd.Flags(), a.indexes); err != nil {
+	if err := f.resolve(cmd.Flags(), a); err != nil {
 		return err
+	}
+	switch {
+	case f.keepUp && f.cfg.Serial:
+		return errors.New("--require-kept-up asks for a pace that --serial does not keep; leave one out")
+	case cmd.Flags().Changed("decisions") && f.decisions == "":
+		return errors.New("--decisions is empty; name the file to write")
+	case f.decisions != "" && f.cfg.Policy == nil:
+		return errors.New("--decisions has nothing to write without --policy; add that or leave this out")
 	}
 	in, err := prep.input(cmd.Flags(), source)
 	if err != nil {
@@ -136,6 +162,12 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 		if err := atomicfile.CheckWritable(f.out, f.overwrite); err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}
+	}
+	if f.decisions != "" {
+		if err := atomicfile.CheckWritable(f.decisions, f.overwrite); err != nil {
+			return fmt.Errorf("--decisions: %w", err)
+		}
+		f.cfg.Decisions = trial.DecisionsTo(f.decisions, f.overwrite, &f.cfg, a.argv)
 	}
 	ctx := cmd.Context()
 	progress := a.progress()
@@ -160,7 +192,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	if err != nil {
 		return err
 	}
-	rec, err := trial.Run(ctx, f.cfg, a.commandLine(), time.Since(began))
+	rec, err := trial.Run(ctx, f.cfg, a.argv, time.Since(began))
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
@@ -175,11 +207,17 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 }
 
 // resolve turns the texts of flags into what they mean.
-func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) error {
+func (f *replayFlags) resolve(fl *pflag.FlagSet, a *app) error {
 	var err error
-	if f.cfg.Index, err = catalogue.Find(indexes, f.index); err != nil {
+	if f.cfg.Index, err = catalogue.Find(a.indexes, f.index); err != nil {
 		return fmt.Errorf("--index: %w", err)
 	}
+	if f.policy != noPolicy {
+		if f.cfg.Policy, err = policycatalogue.Parse(f.policy, a.policies); err != nil {
+			return fmt.Errorf("--policy: %w", err)
+		}
+	}
+	counted := f.cfg.TrackResidentBlocks || f.cfg.Policy != nil && f.cfg.Policy.Inputs().Has(policies.ExperimentalResidentBlocks)
 	if f.cfg.Inject.QueryWork, err = replay.ParseQueryWork(f.queryWork); err != nil {
 		return fmt.Errorf("--inject-query-work: %w", err)
 	}
@@ -224,7 +262,7 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 		flag, other string
 		given       bool
 	}{
-		{"counter-layout", "track-resident-blocks", f.cfg.TrackResidentBlocks},
+		{"counter-layout", "track-resident-blocks", counted},
 		{"verify-queries", "verify", f.cfg.Verify},
 	} {
 		if fl.Changed(needs.flag) && !needs.given {
@@ -242,8 +280,18 @@ func (f *replayFlags) resolve(fl *pflag.FlagSet, indexes []indexer.Factory) erro
 	}
 	if fl.Changed("resident-blocks-reader-cpu") || fl.Changed("resident-blocks-reader-rate") {
 		f.counts.Reader = 1
-		if !f.cfg.TrackResidentBlocks {
+		if !counted {
 			return errors.New("a reader of resident blocks reads counters that are not kept; add --track-resident-blocks")
+		}
+	}
+	if f.cfg.Serial {
+		for _, name := range []string{"event-issuers", "issuer-cpus", "query-issuer-cpu", "issuer-spin"} {
+			if fl.Changed(name) {
+				return fmt.Errorf("--%s has no effect with --serial, which issues everything from one thread at no deadline; leave it out", name)
+			}
+		}
+		if !fl.Changed("query-threads") {
+			f.counts.QueryThreads = 1 // whatever the machine, so that decisions are the same
 		}
 	}
 	if f.cfg.Index.SingleThread && !fl.Changed("event-workers") {

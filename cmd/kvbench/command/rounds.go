@@ -136,7 +136,7 @@ func parseRatios(texts []string) ([]rounds.Ratio, error) {
 }
 
 // ownOfRounds are flags of replay that rounds sets itself or that would disturb.
-var ownOfRounds = []string{"out", "overwrite", "json", "cpu-profile", "quiet", "verbose"}
+var ownOfRounds = []string{"out", "overwrite", "json", "decisions", "cpu-profile", "quiet", "verbose"}
 
 // shareReplay reads the common command line into a plan and checks that of every
 // variant of this kvbench, so that a wrong flag is found before anything runs.
@@ -217,7 +217,7 @@ func (a *app) parseReplay(args []string) (*pflag.FlagSet, *prepareFlags, error) 
 			return nil, nil, err
 		}
 	}
-	return cmd.Flags(), &prep, f.resolve(cmd.Flags(), a.indexes)
+	return cmd.Flags(), &prep, f.resolve(cmd.Flags(), a)
 }
 
 // analyseFlags say what to print of an experiment.

@@ -138,6 +138,8 @@ func (f *sweepFlags) plan(ctx context.Context, a *app, fl *pflag.FlagSet, source
 		return p, errors.New("--resume needs --out, the folder of the sweep")
 	case fl.Changed("out") && f.dir == "":
 		return p, errors.New("--out is empty; name the folder to write")
+	case replay.cfg.Serial:
+		return p, errors.New("--serial keeps no window, and a sweep is about windows or rates; leave it out")
 	case f.timeout < 0:
 		return p, fmt.Errorf("--trial-timeout is %v; it must not be negative", f.timeout)
 	case fl.Changed("duration") && f.over == "":
@@ -150,7 +152,7 @@ func (f *sweepFlags) plan(ctx context.Context, a *app, fl *pflag.FlagSet, source
 	}
 	// What every trial would refuse is refused before the first one.
 	replay.out = f.dir
-	if err := replay.resolve(fl, a.indexes); err != nil {
+	if err := replay.resolve(fl, a); err != nil {
 		return p, err
 	}
 	in, err := prep.input(fl, source)

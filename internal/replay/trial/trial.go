@@ -7,9 +7,12 @@ package trial
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 	"github.com/kvbench/kvbench/internal/replay/prepare"
 	"github.com/kvbench/kvbench/mocker"
 	"github.com/kvbench/kvbench/results"
+	"github.com/kvbench/kvbench/results/table"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/traces"
 )
@@ -118,6 +122,36 @@ func IsCorpus(source string) (bool, error) {
 		return false, nil
 	}
 	return corpus.IsCorpusFile(source)
+}
+
+// DecisionsTo returns what replay.Config.Decisions needs to write the decisions to
+// a Parquet file. Its metadata does not name the command line of a serial trial,
+// so that equal decisions are equal bytes.
+func DecisionsTo(path string, overwrite bool, cfg *replay.Config, argv []string) func(iter.Seq[table.Decision]) error {
+	return func(rows iter.Seq[table.Decision]) error {
+		m := &cfg.Corpus.Manifest
+		if cfg.Serial {
+			argv = nil
+		}
+		w, err := table.Create[table.Decision](path, overwrite, table.NewMeta(argv, map[string]string{
+			"corpus_sha256": cfg.Corpus.SHA256(),
+			"trace_name":    m.TraceName,
+			"trace_sha256":  m.TraceSHA256,
+			"seed":          strconv.FormatUint(m.Seed, 10),
+			"policy":        cfg.Policy.Full,
+			"query_threads": strconv.Itoa(cfg.Placement.Threads.QueryThreads),
+			"serial":        strconv.FormatBool(cfg.Serial),
+		}))
+		if err != nil {
+			return err
+		}
+		for row := range rows {
+			if err := w.Write([]table.Decision{row}); err != nil {
+				return errors.Join(err, w.Abort())
+			}
+		}
+		return w.Close()
+	}
 }
 
 // Run replays the corpus once and fills in the provenance of the record.
