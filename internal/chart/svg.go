@@ -211,8 +211,8 @@ func (o *svgWriter) label(l *Label) {
 	o.raw("</text>")
 }
 
-// longCell is the length of a text from which a cell gets room for it.
-const longCell = 32
+// longCell is the length in bytes of a text from which it may take several lines.
+const longCell = 40
 
 func (o *svgWriter) table(t *Table) {
 	o.raw(`<div class="scroll" role="region" tabindex="0" aria-label="Table: `)
@@ -240,12 +240,12 @@ func (o *svgWriter) table(t *Table) {
 				o.raw(`<th scope="row">`)
 				o.escaped(text)
 				o.raw("</th>")
+			case words && len(text) > longCell:
+				o.raw(`<td><div class="w">`)
+				o.escaped(text)
+				o.raw("</div></td>")
 			case words:
-				if len(text) > longCell {
-					o.raw(`<td class="w">`)
-				} else {
-					o.raw("<td>")
-				}
+				o.raw("<td>")
 				o.escaped(text)
 				o.raw("</td>")
 			case value == "" || value == text:

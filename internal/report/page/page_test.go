@@ -1,11 +1,13 @@
 package page
 
 import (
+	"io"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/kvbench/kvbench/internal/chart"
+	"github.com/kvbench/kvbench/internal/report/pagetest"
 )
 
 // sample is a page with every part and every chart, and with names that try to be
@@ -77,15 +79,83 @@ func manyGaps() []float64 {
 	return out
 }
 
-func TestNothingFromOutsideIsMarkup(t *testing.T) {
+func render(t *testing.T, p *Page) string {
+	t.Helper()
 	var b strings.Builder
-	if err := sample().Write(&b); err != nil {
+	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(b.String(), "<script") {
+	return b.String()
+}
+
+func TestRules(t *testing.T) {
+	text := render(t, sample())
+	for _, problem := range pagetest.Problems(text) {
+		t.Error(problem)
+	}
+	if strings.Contains(text, "<script") {
 		t.Error("a name became an element")
 	}
-	if strings.ContainsAny(b.String(), "\x00\u202e") {
+	if strings.ContainsAny(text, "\x00\u202e") {
 		t.Error("what does not print got into the page")
+	}
+	if again := render(t, sample()); again != text {
+		t.Error("the same page is written differently")
+	}
+}
+
+// TestRulesAreRules breaks each rule.
+func TestRulesAreRules(t *testing.T) {
+	text := render(t, sample())
+	for _, c := range []struct{ old, new, says string }{
+		{"<!DOCTYPE html>", "", "doctype"},
+		{`lang="en"`, ``, "language"},
+		{"default-src 'none'", "default-src *", "policy"},
+		{"<main", "<div", "of main"},
+		{"</main>", "<h1>two</h1></main>", "2 of h1"},
+		{"</main>", "<script>1</script></main>", "element script"},
+		{"</main>", `<p onclick="x">x</p></main>`, "attribute onclick"},
+		{"</main>", `<a href="https://example.com/">x</a></main>`, "href"},
+		{"</main>", `<p id="content">x</p></main>`, "2 times"},
+		{`href="#content"`, `href="#nowhere"`, "nowhere"},
+		{`role="img"`, ``, "no role"},
+		{"<svg", "</figure><svg", "figure"},
+		{"<caption>", "<caption hidden>x</caption><caption>", "caption"},
+		{"</tr></thead>", "<th>more</th></tr></thead>", "cells"},
+		{"<h2", "<h3", "level 3"},
+		{"</style>", "@import 'x'</style>", "@import"},
+		{"</style>", "a{background:url(x)}</style>", "url("},
+	} {
+		broken := strings.Replace(text, c.old, c.new, 1)
+		if broken == text {
+			t.Fatalf("the page has no %q", c.old)
+		}
+		if all := strings.Join(pagetest.Problems(broken), "\n"); !strings.Contains(all, c.says) {
+			t.Errorf("%q in the place of %q: %q, want %q", c.new, c.old, all, c.says)
+		}
+	}
+}
+
+// TestIDs gives sections and charts the same and odd titles.
+func TestIDs(t *testing.T) {
+	p := New("Page", "")
+	for _, title := range []string{"Same", "Same", "same!", "content", "1st", "", "…", strings.Repeat("long ", 100)} {
+		s := p.Section("x" + title)
+		s.Heading("y" + title)
+		s.Charts(&chart.Bars{Head: chart.Head{Title: title}, Kind: []string{"a"}, Rows: []chart.Bar{{Label: "b", Parts: []float64{1}}}})
+	}
+	for _, problem := range pagetest.Problems(render(t, p)) {
+		// A chart without a title is the mistake of the caller.
+		if problem != "a picture has no title" && problem != "a table has no caption" {
+			t.Error(problem)
+		}
+	}
+}
+
+func TestContradictionIsAnError(t *testing.T) {
+	p := New("Page", "")
+	p.Section("s").Charts(&chart.Lines{Head: chart.Head{Title: "bad"}, Series: []chart.Series{{Name: "a", X: []float64{1, 2}, Y: []float64{1}}}})
+	if err := p.Write(io.Discard); err == nil || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("%v, want an error that names the chart", err)
 	}
 }

@@ -37,10 +37,10 @@ figcaption{font-weight:600}
 details{margin-top:.4rem;font-size:.875rem}
 summary{cursor:pointer;padding:.3rem 0}
 .scroll{overflow-x:auto;max-height:32rem;overflow-y:auto;max-width:100%;margin:.4rem 0}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;overflow-wrap:normal}
+table{border-collapse:collapse;width:max-content;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;font-size:.875rem;color:var(--mu);padding-bottom:.2rem}
 th,td{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid var(--gr)}
-th{font-weight:600}td.w{min-width:16rem;overflow-wrap:anywhere}td.n,th.n{text-align:right;white-space:nowrap}
+th{font-weight:600}div.w{width:min(26rem,70vw);overflow-wrap:anywhere}td.n,th.n{text-align:right;white-space:nowrap}
 thead th{border-bottom:2px solid var(--mu)}
 dl.facts{display:grid;gap:.2rem 1rem;margin:.5rem 0}
 dl.facts div{display:grid;grid-template-columns:minmax(8rem,13rem) 1fr;gap:0 1rem}
@@ -48,6 +48,6 @@ dt{color:var(--mu)}dd{margin:0}
 pre{background:var(--soft);padding:.7rem;overflow-x:auto;white-space:pre-wrap}
 footer{padding-bottom:2rem;font-size:.9rem}
 @media (max-width:32rem){dl.facts div{grid-template-columns:1fr}body{font-size:15px}figure.chart{padding:.5rem}}
-@media print{body{font-size:10pt}nav,.skip{display:none}.scroll{max-height:none;overflow:visible}a{color:inherit;text-decoration:none}section{break-before:auto}}
+@media print{body{font-size:10pt}nav,.skip{display:none}.scroll{max-height:none;overflow:visible}table{width:auto}td.n,th.n{white-space:normal}a{color:inherit;text-decoration:none}section{break-before:auto}}
 `
 }
