@@ -13,6 +13,9 @@ import (
 type Info struct {
 	trace.Info
 
+	// InputLength and OutputLength are Input and Output as all other distributions.
+	InputLength  Distribution `json:"input_tokens"`
+	OutputLength Distribution `json:"output_tokens"`
 	// Gaps are the ms from one arrival to the next.
 	Gaps       Distribution `json:"gaps_ms"`
 	Burstiness []Burstiness `json:"burstiness"`
@@ -248,6 +251,8 @@ func (c *Collector) Info() Info {
 	turns := c.sessions.turns()
 
 	info := Info{
+		InputLength:   input.describe(),
+		OutputLength:  output.describe(),
 		Gaps:          gaps.sample(1e-3).describe(),
 		Burstiness:    c.times.burstiness(),
 		Turns:         turns.sample(1).describe(),

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/report/tracepage"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/trace/analysis"
 	"github.com/kvbench/kvbench/traces"
@@ -13,7 +15,8 @@ import (
 func (a *app) traceInfo() *cobra.Command {
 	var reading readingFlags
 	var opts analysis.Options
-	var asJSON bool
+	var asJSON, overwrite bool
+	var html string
 	cmd := &cobra.Command{
 		Use:   "info TRACE|NAME",
 		Short: "Describe a trace: arrivals, lengths, reuse, cache hits, prefix tree",
@@ -30,15 +33,26 @@ The trace is read as a stream. Memory grows with the number of distinct blocks
 (some 30 bytes each), of distinct arrival times in a row, of named sessions and
 of distinct lengths, but not with that of requests.`,
 		Example: `  kvbench trace info conversation-small
-  kvbench trace info trace.jsonl --cache-blocks 1000,10000 --json`,
+  kvbench trace info trace.jsonl --cache-blocks 1000,10000 --json
+  kvbench trace info trace.jsonl --html trace.html`,
 		Args:              exactArgs("a TRACE or the NAME of an embedded one"),
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if html != "" {
+				if err := atomicfile.CheckWritable(html, overwrite); err != nil {
+					return err
+				}
+			}
 			c, src, err := a.analyse(cmd, args[0], &reading, opts)
 			if err != nil {
 				return err
 			}
 			info := c.Info()
+			if html != "" {
+				if err := atomicfile.Write(html, overwrite, tracepage.New(&info, src).Write); err != nil {
+					return err
+				}
+			}
 			if asJSON {
 				return a.printJSON(struct {
 					sourceJSON
@@ -53,6 +67,8 @@ of distinct lengths, but not with that of requests.`,
 	fl := cmd.Flags()
 	fl.IntSliceVar(&opts.CacheBlocks, "cache-blocks", nil, "count the hits of LRU caches of these sizes, in blocks of the trace, as in 1000,10000")
 	fl.IntVar(&opts.Requests, "requests", 0, "describe the first requests only (default: all)")
+	fl.StringVar(&html, "html", "", "write a page with pictures to this file as well, which needs nothing else")
+	fl.BoolVar(&overwrite, "overwrite", false, "replace the file of --html if it exists")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
