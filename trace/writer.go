@@ -75,14 +75,9 @@ func (w *Writer) Write(req *Request) error {
 	b = strconv.AppendInt(b, int64(req.InputLength), 10)
 	b = append(b, `, "output_length": `...)
 	b = strconv.AppendInt(b, int64(req.OutputLength), 10)
-	b = append(b, `, "hash_ids": [`...)
-	for i, id := range req.HashIDs {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = strconv.AppendUint(b, id, 10)
-	}
-	w.line = append(b, "]}\n"...)
+	b = append(b, `, "hash_ids": `...)
+	b = appendIDs(b, req.HashIDs)
+	w.line = append(b, "}\n"...)
 	w.rows++
 	_, err := w.w.Write(w.line)
 	return err
@@ -101,6 +96,17 @@ func (w *Writer) WriteTrace(t *Trace) error {
 
 // Flush writes what is buffered.
 func (w *Writer) Flush() error { return w.w.Flush() }
+
+func appendIDs(b []byte, ids []uint64) []byte {
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendUint(b, id, 10)
+	}
+	return append(b, ']')
+}
 
 // appendTime writes the shortest number that reads back as ms, and whole ones as
 // such.
