@@ -121,3 +121,15 @@ type Counts struct {
 	Passes    int64
 	BusyNanos int64 // in passes
 }
+
+// Residency is how long blocks were in the cache since the start, in block-ns: a
+// block for a second is 10^9. Only complete blocks count, each copy by itself. The
+// sums wrap around at 2^63, which is 2.5 million blocks for an hour.
+type Residency struct {
+	Cached int64
+	// Dead is the part of it after the last request that held the block had gone,
+	// until the block was evicted or the clock stands: that nobody would come any
+	// more is known afterwards only, and at the end of a run blocks count as dead
+	// that a longer one might have used again.
+	Dead int64
+}

@@ -197,6 +197,12 @@ func (e *Engine) Counts() engine.Counts {
 	return c
 }
 
+// Residency returns how long pages were in the cache until now.
+func (e *Engine) Residency() engine.Residency {
+	cached, dead := e.tree.residency()
+	return engine.Residency{Cached: cached, Dead: dead}
+}
+
 // Submit hands a request over at time now, which is not before that of any
 // earlier call. One that could never be served is refused and forgotten.
 func (e *Engine) Submit(now int64, r engine.Request) engine.Refusal {
@@ -243,7 +249,7 @@ func (e *Engine) advanceClock(to int64) {
 	if to < e.now {
 		panic(fmt.Sprintf("sglang: time goes back from %d to %d", e.now, to))
 	}
-	e.now = to
+	e.now, e.tree.now = to, to
 }
 
 func (e *Engine) work() bool {
@@ -277,7 +283,7 @@ func (e *Engine) Advance(to int64) error {
 			}
 			continue
 		}
-		e.now = at
+		e.now, e.tree.now = at, at
 		e.finish()
 	}
 	e.advanceClock(to)

@@ -22,6 +22,23 @@ type tree struct {
 	leaves  leafHeap                       // with entries that no longer hold
 	pages   int                            // of all nodes
 	idle    int                            // of the nodes that nobody locks
+
+	now    int64 // virtual time, kept up to date by the engine
+	since  int64 // sum over the pages that are there of when they came
+	cached int64 // page-ns of those that are gone, less when they came
+	dead   int64 // page-ns of those that are gone, after they were locked last
+}
+
+// residency returns for how long pages were there until now, in page-ns, and for
+// how long of it nobody locked them any more.
+func (t *tree) residency() (cached, dead int64) {
+	cached, dead = t.cached+int64(t.pages)*t.now-t.since, t.dead
+	for i := range t.nodes {
+		if n := &t.nodes[i]; n.live && n.locks == 0 {
+			dead += int64(len(n.sequences)) * (t.now - n.idleSince)
+		}
+	}
+	return cached, dead
 }
 
 type node struct {
@@ -30,6 +47,7 @@ type node struct {
 	locks     int32
 	live      bool
 	used      uint64
+	idleSince int64 // if nobody locks it
 	sequences []indexer.SequenceHash
 }
 
@@ -137,7 +155,7 @@ func (t *tree) split(at int32, n int) int32 {
 	upper := t.place()
 	lower := &t.nodes[at]
 	u := &t.nodes[upper]
-	*u = node{parent: lower.parent, children: 1, locks: lower.locks, live: true, used: lower.used, sequences: append(u.sequences[:0], lower.sequences[:n]...)}
+	*u = node{parent: lower.parent, children: 1, locks: lower.locks, live: true, used: lower.used, idleSince: lower.idleSince, sequences: append(u.sequences[:0], lower.sequences[:n]...)}
 	rest := copy(lower.sequences, lower.sequences[n:])
 	lower.sequences = lower.sequences[:rest]
 	lower.parent = upper
@@ -153,11 +171,12 @@ func (t *tree) insert(at int32, depth int, pages []indexer.SequenceHash) int32 {
 	}
 	child := t.place()
 	n := &t.nodes[child]
-	*n = node{parent: at, live: true, used: t.clock, sequences: append(n.sequences[:0], pages[depth:]...)}
+	*n = node{parent: at, live: true, used: t.clock, idleSince: t.now, sequences: append(n.sequences[:0], pages[depth:]...)}
 	t.nodes[at].children++
 	t.byFirst[pages[depth]] = child
 	t.pages += len(n.sequences)
 	t.idle += len(n.sequences)
+	t.since += int64(len(n.sequences)) * t.now
 	t.offer(child)
 	return child
 }
@@ -178,6 +197,7 @@ func (t *tree) unlock(at int32) {
 		n.locks--
 		if n.locks == 0 {
 			t.idle += len(n.sequences)
+			n.idleSince = t.now
 			t.offer(at)
 		}
 	}
@@ -196,6 +216,8 @@ func (t *tree) evict(pages int, gone func([]indexer.SequenceHash)) {
 		pages -= len(n.sequences)
 		t.pages -= len(n.sequences)
 		t.idle -= len(n.sequences)
+		t.cached += int64(len(n.sequences)) * t.now
+		t.dead += int64(len(n.sequences)) * (t.now - n.idleSince)
 		gone(n.sequences)
 		parent := n.parent
 		*n = node{sequences: n.sequences[:0]}

@@ -45,6 +45,9 @@ type cache struct {
 	evicted []indexer.SequenceHash // by the last hold, if named
 	gone    int                    // the number of blocks that these are or would be
 
+	now  int64 // virtual time, kept up to date by the engine
+	gaps residency
+
 	fresh []stretch // scratch of store
 	order []int32   // scratch of release
 }
@@ -52,11 +55,43 @@ type cache struct {
 // stretch is blocks of a request, from the start of its prompt.
 type stretch struct{ from, to int32 }
 
+// residency sums up how long blocks were in pieces.
+type residency struct {
+	blocks int   // in pieces now
+	since  int64 // sum over these of when they came
+	cached int64 // block-ns of those that are gone
+	dead   int64 // of these, after they were held last
+}
+
+func (c *cache) come(blocks int) {
+	c.gaps.blocks += blocks
+	c.gaps.since += int64(blocks) * c.now
+}
+
+// leave notes that idle blocks of a piece are gone. When each of them came is not
+// kept: what all of them have together is.
+func (c *cache) leave(p *piece, blocks int) {
+	c.gaps.blocks -= blocks
+	c.gaps.cached += int64(blocks) * c.now
+	c.gaps.dead += int64(blocks) * (c.now - p.idleSince)
+}
+
+// residency returns the sums until now.
+func (c *cache) residency() (cached, dead int64) {
+	cached, dead = c.gaps.cached+int64(c.gaps.blocks)*c.now-c.gaps.since, c.gaps.dead
+	for p := c.oldest; p != none; p = c.pieces[p].next {
+		dead += int64(c.pieces[p].len()) * (c.now - c.pieces[p].idleSince)
+	}
+	return cached, dead
+}
+
 type piece struct {
 	id       int32 // of the stretch
 	from, to int32 // blocks from the start of a prompt
 	refs     int32 // requests that hold it
 	primary  bool
+
+	idleSince int64 // if nobody holds it
 
 	prev, next    int32 // among the idle; next of those unused
 	before, after int32 // primary pieces of the same stretch
@@ -210,6 +245,7 @@ func (c *cache) store(h *held, path []mocker.Stretch, to int, sequences []indexe
 	if first < end {
 		c.fresh = append(c.fresh, stretch{first, end})
 	}
+	c.come(to - h.stored)
 	h.private -= to - h.stored
 	h.stored = to
 	return c.fresh
@@ -342,6 +378,7 @@ func (c *cache) evict(blocks int) {
 				at = c.cut(at, p.to-int32(n))
 			} else {
 				c.lose(p, n)
+				c.leave(p, n)
 				p.to -= int32(n)
 				c.idle -= n
 				c.used -= n
@@ -369,6 +406,7 @@ func (c *cache) lose(p *piece, blocks int) {
 func (c *cache) drop(at int32) {
 	c.unlink(at)
 	p := &c.pieces[at]
+	c.leave(p, p.len())
 	c.used -= p.len()
 	switch {
 	case !p.primary:
@@ -402,6 +440,7 @@ func (c *cache) drop(at int32) {
 func (c *cache) link(at int32) {
 	p := &c.pieces[at]
 	p.prev, p.next = c.newest, none
+	p.idleSince = c.now
 	if c.newest == none {
 		c.oldest = at
 	} else {
@@ -484,6 +523,9 @@ func (c *cache) check(holders []*held) error {
 			}
 			before, at = p, q.to
 		}
+	}
+	if c.gaps.blocks != used-private {
+		return fmt.Errorf("vllm: %d blocks in pieces, counted as %d", used-private, c.gaps.blocks)
 	}
 	if pieces != 0 || found+unused != len(c.pieces) || idle != c.idle || used != c.used || distinct != c.distinct || used > c.capacity {
 		return fmt.Errorf("vllm: %d pieces found and %d unused of %d, idle ones off by %d; blocks %d used, %d idle, %d distinct, counted as %d, %d, %d of %d",

@@ -19,10 +19,58 @@ type pair struct {
 	stored int
 }
 
+// stays is how long copies of a pool were there and idle, each by itself.
+type stays struct {
+	now, cached, dead int64
+	committed         map[int32]bool
+	holders           map[int32]int
+	idle              map[int32]int64 // since when, of the committed ones
+}
+
+func newStays() *stays {
+	return &stays{committed: map[int32]bool{}, holders: map[int32]int{}, idle: map[int32]int64{}}
+}
+
+func (s *stays) pass(ns int64) {
+	s.now += ns
+	s.cached += ns * int64(len(s.committed))
+}
+
+// hold says that a request takes copies, of which the first hits were found.
+func (s *stays) hold(copies []int32, hits int) {
+	for i, c := range copies {
+		if since, ok := s.idle[c]; ok {
+			delete(s.idle, c)
+			if i >= hits { // it was evicted for this request
+				s.dead += s.now - since
+				delete(s.committed, c)
+			}
+		}
+		s.holders[c]++
+	}
+}
+
+func (s *stays) release(copies []int32) {
+	for _, c := range copies {
+		if s.holders[c]--; s.holders[c] == 0 && s.committed[c] {
+			s.idle[c] = s.now
+		}
+	}
+}
+
+func (s *stays) sums() (cached, dead int64) {
+	dead = s.dead
+	for _, since := range s.idle {
+		dead += s.now - since
+	}
+	return s.cached, dead
+}
+
 // TestCacheIsThePool does the same to a cache and to mocker.Pool, which has each
 // block by itself, and compares all that an engine sees.
 func TestCacheIsThePool(t *testing.T) {
 	var hits, evicted, doubles, partial, refused int
+	var lived, died int64
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		between := func(low, high int) int { return low + rng.IntN(high-low+1) }
@@ -46,7 +94,13 @@ func TestCacheIsThePool(t *testing.T) {
 		var running []*pair
 		var spans []span
 		var evict []indexer.SequenceHash
+		times := newStays()
 		compare := func() {
+			cached, dead := c.residency()
+			if wantCached, wantDead := times.sums(); cached != wantCached || dead != wantDead {
+				t.Fatalf("seed %d: blocks were there for %d, dead for %d; each by itself for %d and %d", seed, cached, dead, wantCached, wantDead)
+			}
+			lived, died = lived+cached-dead, died+dead
 			if c.active() != pool.Active() || c.used != pool.Used() || c.distinct != pool.Cached() {
 				t.Fatalf("seed %d: %d active, %d used, %d distinct; the pool has %d, %d, %d", seed, c.active(), c.used, c.distinct, pool.Active(), pool.Used(), pool.Cached())
 			}
@@ -88,6 +142,7 @@ func TestCacheIsThePool(t *testing.T) {
 					refused++
 				} else {
 					hits += n
+					times.hold(r.copies, n)
 					r.stored = n
 					running = append(running, r)
 				}
@@ -101,9 +156,11 @@ func TestCacheIsThePool(t *testing.T) {
 				fresh := between(0, 4)
 				ok := c.hold(&r.held, nil, 0, 0, fresh)
 				var poolOK bool
+				had := len(r.copies)
 				if r.copies, evict, poolOK = pool.Hold(nil, fresh, r.copies, evict[:0]); ok != poolOK {
 					t.Fatalf("seed %d: held %v, the pool %v", seed, ok, poolOK)
 				}
+				times.hold(r.copies[had:], 0)
 				compare()
 			},
 			func() { // store
@@ -116,6 +173,7 @@ func TestCacheIsThePool(t *testing.T) {
 				fresh := c.store(&r.held, r.chain.Path(), to, sequences)
 				var want []stretch
 				for i := int32(r.stored); i < int32(to); i++ {
+					times.committed[r.copies[i]] = true
 					switch {
 					case !pool.Commit(r.copies[i], sequences[i]):
 						doubles++
@@ -144,15 +202,18 @@ func TestCacheIsThePool(t *testing.T) {
 				running = slices.Delete(running, i, i+1)
 				c.release(&r.held)
 				pool.Release(r.copies)
+				times.release(r.copies)
 				c.evicted, c.gone, evict = nil, 0, nil
 				compare()
 			},
 		}
 		for range between(0, 150) {
+			times.pass(int64(between(0, 3)))
+			c.now = times.now
 			actions[between(0, len(actions)-1)]()
 		}
 	}
-	if hits == 0 || evicted == 0 || doubles == 0 || partial == 0 || refused == 0 {
-		t.Errorf("the test shows too little: %d hits, %d evicted, %d doubles, %d stores of which a part was there, %d refused", hits, evicted, doubles, partial, refused)
+	if hits == 0 || evicted == 0 || doubles == 0 || partial == 0 || refused == 0 || lived == 0 || died == 0 {
+		t.Errorf("the test shows too little: %d hits, %d evicted, %d doubles, %d stores of which a part was there, %d refused, %d ns of use, %d dead", hits, evicted, doubles, partial, refused, lived, died)
 	}
 }

@@ -174,6 +174,12 @@ func (e *Engine) Counts() engine.Counts {
 	return c
 }
 
+// Residency returns how long blocks were in the cache until now.
+func (e *Engine) Residency() engine.Residency {
+	cached, dead := e.cache.residency()
+	return engine.Residency{Cached: cached, Dead: dead}
+}
+
 // Submit hands a request over at time now, which is not before that of any
 // earlier call. One that could never be served is refused and forgotten.
 func (e *Engine) Submit(now int64, r engine.Request) engine.Refusal {
@@ -231,7 +237,7 @@ func (e *Engine) advanceClock(to int64) {
 	if to < e.now {
 		panic(fmt.Sprintf("vllm: time goes back from %d to %d", e.now, to))
 	}
-	e.now = to
+	e.now, e.cache.now = to, to
 }
 
 // Next returns when something happens next: the end of the pass that runs, or
@@ -261,7 +267,7 @@ func (e *Engine) Advance(to int64) error {
 			}
 			continue
 		}
-		e.now = at
+		e.now, e.cache.now = at, at
 		e.finish()
 	}
 	e.advanceClock(to)
