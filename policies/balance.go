@@ -65,28 +65,81 @@ func (l *loads) read(v *View) (rows []int64, least, most int64) {
 
 // leastRow returns the row with the least key. Among k equal ones it draws, if k
 // is more than 1, the one with the number rand.IntN(k) in the order of the rows.
+// There is at least one key, and none is NaN.
 func leastRow[K cmp.Ordered](keys []K, r *rand.Rand) int {
-	best, ties := 0, 0
-	for row, key := range keys {
-		switch {
-		case ties == 0 || key < keys[best]:
-			best, ties = row, 1
-		case key == keys[best]:
-			ties++
+	// Rows are looked at twice only where the least of so many is the least of all
+	// yet.
+	const stretch = 128
+	least, first, ties := keys[0], 0, 0
+	for from := 0; from < len(keys); from += stretch {
+		part := keys[from:min(from+stretch, len(keys))]
+		k := leastOf(part)
+		if k > least {
+			continue
 		}
+		if k < least {
+			ties = 0
+		}
+		n := 0
+		for _, key := range part {
+			if key == k {
+				n++
+			}
+		}
+		if ties == 0 {
+			least, first = k, from
+		}
+		ties += n
 	}
-	if ties < 2 {
-		return best
+	skip := 0
+	if ties > 1 {
+		skip = r.IntN(ties)
 	}
-	skip := r.IntN(ties)
-	for row := best; ; row++ {
-		if keys[row] == keys[best] {
+	for row := first; ; row++ {
+		if keys[row] == least {
 			if skip == 0 {
 				return row
 			}
 			skip--
 		}
 	}
+}
+
+// leastOf returns the least of at least one key. Four least ones do not wait for
+// each other.
+func leastOf[K cmp.Ordered](keys []K) K {
+	a := keys[0]
+	b, c, d := a, a, a
+	for len(keys) >= 4 {
+		if keys[0] < a {
+			a = keys[0]
+		}
+		if keys[1] < b {
+			b = keys[1]
+		}
+		if keys[2] < c {
+			c = keys[2]
+		}
+		if keys[3] < d {
+			d = keys[3]
+		}
+		keys = keys[4:]
+	}
+	for _, k := range keys {
+		if k < a {
+			a = k
+		}
+	}
+	if b < a {
+		a = b
+	}
+	if c < a {
+		a = c
+	}
+	if d < a {
+		a = d
+	}
+	return a
 }
 
 // RoundRobin picks the candidate after the one that got the last request, in the

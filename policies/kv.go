@@ -286,14 +286,24 @@ func (t *kvTerms) scoreAll(costs []float64) {
 	// A number is not above the union of its bits with others'.
 	var anyPrefill, anyActive int64
 	var anyRequests int32
-	if perRequest == 0 {
+	switch shift, whole := t.wholeTokens(); {
+	case whole && perRequest == 0:
+		// Counted in tokens the sums are integers, below 2^53, and none is rounded.
+		tokens := int64(fixed / perToken)
+		for i := range costs {
+			p, a := prefill[i], active[i]
+			anyPrefill |= p
+			anyActive |= a
+			costs[i] = float64(p+a<<(shift&63)+tokens) * perToken
+		}
+	case perRequest == 0:
 		for i := range costs {
 			p, a := prefill[i], active[i]
 			anyPrefill |= p
 			anyActive |= a
 			costs[i] = exact(float64(float64(p)*perToken)) + (float64(a) + fixed)
 		}
-	} else {
+	default:
 		for i := range costs {
 			p, a, q := prefill[i], active[i], requests[i]
 			anyPrefill |= p
@@ -317,6 +327,18 @@ func (t *kvTerms) scoreAll(costs []float64) {
 			}
 		}
 	}
+}
+
+// wholeTokens says whether all terms but that of requests are whole numbers of
+// tokens of prefill, and a block is 2^shift of them.
+func (t *kvTerms) wholeTokens() (shift int, ok bool) {
+	fraction, exponent := math.Frexp(t.perToken)
+	shift = 1 - exponent
+	if fraction != 0.5 || shift < 0 || shift > 20 {
+		return 0, false
+	}
+	tokens := t.fixed() / t.perToken
+	return shift, tokens == math.Trunc(tokens)
 }
 
 // checkRows makes the cost infinite where a load is beyond the limit.

@@ -66,7 +66,8 @@ type loadNode struct {
 	local  indexer.LocalHash
 	parent uint32
 	first  uint32 // its holds; of a free node the next free one
-	count  uint32 // of holds
+	count  uint32 // of holds, 0 only if free
+	child  uint32 // the one last looked up; it may be gone since, or be another block
 }
 
 // hold is one block on one rank.
@@ -292,10 +293,20 @@ func pathHash(parent uint32, local indexer.LocalHash) uint32 {
 	return fold(uint64(parent), uint64(local))
 }
 
+// child returns the node of a block behind another, 0 if it is not active. Most
+// blocks have one block behind them, which needs no look into the table.
 func (l *ActiveLoad) child(parent uint32, local indexer.LocalHash) uint32 {
-	return l.byPath.find(pathHash(parent, local), func(n uint32) bool {
+	last := l.nodes[parent].child
+	if c := &l.nodes[last]; c.local == local && c.parent == parent && c.count > 0 {
+		return last
+	}
+	found := l.byPath.find(pathHash(parent, local), func(n uint32) bool {
 		return l.nodes[n].parent == parent && l.nodes[n].local == local
 	})
+	if found != 0 {
+		l.nodes[parent].child = found
+	}
+	return found
 }
 
 func holdHash(node uint32, slot indexer.Slot) uint32 { return fold(uint64(node), uint64(slot)) }
@@ -345,6 +356,7 @@ func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash) uint32 {
 		l.nodes = append(l.nodes, loadNode{})
 	}
 	l.nodes[n] = loadNode{local: local, parent: parent}
+	l.nodes[parent].child = n
 	l.byPath.insert(pathHash(parent, local), n)
 	return n
 }

@@ -316,30 +316,30 @@ func (p *Pipeline) score(n int) ([]float64, error) {
 		p.total = make([]float64, n)
 		p.costs = make([]float64, n)
 	}
-	total, costs := p.total[:n], p.costs[:n]
+	total := p.total[:n]
 	for i := range p.recipe.Scorers {
 		w := &p.recipe.Scorers[i]
-		nan := math.NaN()
-		for row := range costs {
-			costs[row] = nan
+		// The costs of the first scorer are the sums if its weight is 1.
+		costs := p.costs[:n]
+		if i == 0 && w.Weight == 1 {
+			costs = total
 		}
+		fillNaN(costs)
 		w.Scorer.Score(&p.scorerViews[i], costs)
-		weight, odd := w.Weight, 0.0
-		if i == 0 {
-			for row, c := range costs {
-				t := weight * c
-				odd += t - t // NaN from the first cost on that is not finite
-				total[row] = t
-			}
-		} else {
-			for row, c := range costs {
-				t := total[row] + weight*c
-				odd += t - t
-				total[row] = t
-			}
+		var finite bool
+		switch {
+		case i > 0:
+			finite = addWeighted(total, costs, w.Weight)
+		case w.Weight == 1:
+			finite = allFinite(total)
+		default:
+			clear(total)
+			finite = addWeighted(total, costs, w.Weight)
 		}
-		if odd != 0 {
-			return nil, p.notFinite(i, costs, total)
+		if !finite {
+			if err := p.notFinite(i, costs, total); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if len(p.recipe.Scorers) == 0 {
@@ -348,7 +348,55 @@ func (p *Pipeline) score(n int) ([]float64, error) {
 	return total, nil
 }
 
-// notFinite says which cost of scorer i is not a finite number.
+// fillNaN sets all costs to NaN, by copies, which are faster than a loop.
+func fillNaN(costs []float64) {
+	if len(costs) == 0 {
+		return
+	}
+	costs[0] = math.NaN()
+	for done := 1; done < len(costs); done *= 2 {
+		copy(costs[done:], costs[:done])
+	}
+}
+
+// allFinite is true only if all numbers are finite. It may be false if their sum
+// is not. Four sums do not wait for each other.
+func allFinite(x []float64) bool {
+	var a, b, c, d float64
+	for len(x) >= 4 {
+		a += x[0]
+		b += x[1]
+		c += x[2]
+		d += x[3]
+		x = x[4:]
+	}
+	for _, y := range x {
+		a += y
+	}
+	a += b + c + d
+	return a-a == 0
+}
+
+// addWeighted adds the weighted costs to the sums. It is true only if all that are
+// sums now are finite, and may be false if the sum of these is not.
+func addWeighted(total, costs []float64, weight float64) bool {
+	var a, b float64
+	for len(total) >= 2 && len(costs) >= 2 {
+		s, t := total[0]+weight*costs[0], total[1]+weight*costs[1]
+		total[0], total[1] = s, t
+		a += s
+		b += t
+		total, costs = total[2:], costs[2:]
+	}
+	for row, c := range costs {
+		total[row] += weight * c
+		a += total[row]
+	}
+	a += b
+	return a-a == 0
+}
+
+// notFinite says which cost of scorer i is not a finite number, nil if all are.
 func (p *Pipeline) notFinite(i int, costs, total []float64) error {
 	name := p.scorerViews[i].name
 	for row, c := range costs {
@@ -361,5 +409,5 @@ func (p *Pipeline) notFinite(i int, costs, total []float64) error {
 			return &ComponentError{name, fmt.Sprintf("takes the sum of slot %d to %v", p.now.rows[row], t)}
 		}
 	}
-	return &ComponentError{name, "gives a cost that is not finite"}
+	return nil
 }
