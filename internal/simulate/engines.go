@@ -37,6 +37,7 @@ type rankEngine interface {
 	fleet.Engine
 	Backlog() (tokens int64, requests int)
 	Cached(c *mocker.Chain, known int) int
+	Residency() engine.Residency
 }
 
 // blocks returns the size of a rank's pool.

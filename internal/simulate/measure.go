@@ -200,6 +200,9 @@ func (m *measure) Sample(at int64, counts []engine.Counts) {
 	waiting, resident := 0, 0
 	for i := range counts {
 		c := &counts[i]
+		if m.watch.audit != nil {
+			m.watch.audit.sample(i, m.cfg.Engine.blocks(i), c)
+		}
 		now := c.ChunkTokens + c.DecodeTokens
 		w := float64(now - m.work[i])
 		m.work[i] = now

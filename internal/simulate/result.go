@@ -152,13 +152,12 @@ func (c *RouterCounts) add(o *RouterCounts) {
 	c.Conflicting += o.Conflicting
 }
 
-// Residency is how long blocks were in the caches for nothing. Time counts in
-// which a block was resident on a rank.
+// Residency is how long blocks were in the caches, and how long of it for nothing.
 type Residency struct {
-	// FollowedShare is the share of the blocks that was followed, 1 for all.
-	FollowedShare float64 `json:"followed_share"`
-	// DeadShare is the share of the time after the end of the last request that had
-	// the block, until it was evicted or the run ended. At the end of a run blocks
+	// CachedBlockSeconds is the sum over complete blocks, each copy by itself.
+	CachedBlockSeconds float64 `json:"cached_block_seconds"`
+	// DeadShare is the share of it after the last request that held the block had
+	// gone, until the block was evicted or the run ended. At the end of a run blocks
 	// count as dead that a longer trace might have used again.
 	DeadShare float64 `json:"dead_share"`
 }

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kvbench/kvbench/internal/invariants"
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/mocker/steptime"
@@ -357,7 +358,12 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 			cancel(&refused{rank, int(row), j.trace.Request(int(row)).Line, why})
 		}
 	}
-	watch := newWatch(cfg, j.trace.Len(), strict)
+	watch := newWatch(cfg.Workers, j.trace.Len(), strict)
+	if invariants.Enabled {
+		if watch.audit, err = newAudit(cfg.Workers); err != nil {
+			return err
+		}
+	}
 	engines := make([]rankEngine, cfg.Workers)
 	fc := fleet.Config{
 		BlockSize: cfg.Engine.BlockSize,
@@ -366,7 +372,7 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 			w := &watch.ranks[rank]
 			w.next = l
 			e, err := cfg.Engine.open(rank, cfg.Time.Time, w)
-			w.engine, engines[rank] = e, e
+			w.rankEngine, engines[rank] = e, e
 			return w, err
 		},
 		EventDelay:  int64(cfg.EventDelay),
@@ -409,9 +415,14 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 	if err != nil {
 		return err
 	}
+	if watch.audit != nil {
+		if err := watch.audit.finish(j.trace, cfg.Engine.BlockSize, j.seed, engines); err != nil {
+			return err
+		}
+	}
 	r := m.result(totals)
 	r.Policy, r.SpeedUp, r.Seed = nameOf(j.policy), j.speedUp, j.seed
-	r.Residency = watch.residency(totals.EndNanos)
+	r.Residency = watch.residency()
 	if j.policy != nil {
 		r.Full = j.policy.Full
 	}
