@@ -167,7 +167,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 		if err := atomicfile.CheckWritable(f.decisions, f.overwrite); err != nil {
 			return fmt.Errorf("--decisions: %w", err)
 		}
-		f.cfg.Decisions = trial.DecisionsTo(f.decisions, f.overwrite, &f.cfg, a.argv)
+		f.cfg.Decisions = trial.DecisionsTo(f.decisions, f.overwrite, &f.cfg, a.commandLine())
 	}
 	ctx := cmd.Context()
 	progress := a.progress()
@@ -192,7 +192,7 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	if err != nil {
 		return err
 	}
-	rec, err := trial.Run(ctx, f.cfg, a.argv, time.Since(began))
+	rec, err := trial.Run(ctx, f.cfg, a.commandLine(), time.Since(began))
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
