@@ -135,7 +135,7 @@ func Compare(a, b *Collector) (Comparison, error) {
 
 	shares := [2]map[int64]float64{{}, {}}
 	for i, c := range []*Collector{a, b} {
-		hits := c.asked.all(c.blockSize, c.refs, c.inTokens)
+		hits := c.asked.all(c.blockSize, c.warm.refs, c.warm.inTokens)
 		for _, t := range cacheTokens() {
 			at := slices.IndexFunc(hits, func(h CacheHits) bool { return h.CacheBlocks == int(t)/c.blockSize })
 			if at >= 0 {

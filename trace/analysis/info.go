@@ -34,9 +34,11 @@ type Info struct {
 	ReuseDistance Distribution `json:"reuse_distance_blocks"`
 
 	// Caches are of the sizes asked for, HitCurve of sizes from one block to what
-	// hits as much as an unbounded cache.
-	Caches   []CacheHits `json:"caches"`
-	HitCurve []CacheHits `json:"hit_curve"`
+	// hits as much as an unbounded cache. Both leave out the first WarmUpRequests,
+	// which only fill the caches.
+	Caches         []CacheHits `json:"caches"`
+	HitCurve       []CacheHits `json:"hit_curve"`
+	WarmUpRequests int         `json:"warm_up_requests"`
 
 	Tree       Tree       `json:"tree"`
 	Histograms Histograms `json:"histograms"`
@@ -70,6 +72,9 @@ type Options struct {
 	Compare bool
 	// Requests is the number of requests to look at, 0 for all.
 	Requests int
+	// WarmUpRequests is the number of first requests whose hits in caches of a size
+	// are not counted.
+	WarmUpRequests int
 
 	parts int // the most parts that distributions are kept for apart, 0 for one
 }
@@ -80,6 +85,8 @@ type Options struct {
 // with nothing else. It is not for concurrent use.
 type Collector struct {
 	limit     int // of requests, 0: none
+	warmUp    int // requests
+	warm      warm
 	blockSize int
 	requests  int
 	refs      int
@@ -103,6 +110,13 @@ type Collector struct {
 
 	path []uint32
 	runs []run
+}
+
+// warm is what counts for the hits of caches, after the requests of the warm-up.
+type warm struct {
+	refs      int
+	inTokens  int64
+	hitBlocks int
 }
 
 // part is what some requests that follow one another add to distributions.
@@ -142,12 +156,15 @@ func NewCollector(blockSize int, opts Options) (*Collector, error) {
 	if opts.Requests < 0 {
 		return nil, fmt.Errorf("%d requests; give 1 or more", opts.Requests)
 	}
+	if opts.WarmUpRequests < 0 {
+		return nil, fmt.Errorf("%d requests to warm up; give 0 or more", opts.WarmUpRequests)
+	}
 	if opts.Compare {
 		opts.parts = compareParts
 		opts.CacheBlocks = append(compareBlocks(blockSize), opts.CacheBlocks...)
 	}
 	c := &Collector{
-		limit:     opts.Requests,
+		limit: opts.Requests, warmUp: opts.WarmUpRequests,
 		blockSize: blockSize, times: newTimes(), delays: counts{}, tree: newTree(), stack: newStack(),
 		asked: newHitCounter(opts.CacheBlocks), curve: newHitCounter(curveSizes()),
 		maxParts: opts.parts, partSize: math.MaxInt,
@@ -197,9 +214,17 @@ func (c *Collector) Add(q *trace.Request) error {
 	p.input[uint64(q.InputLength)]++
 	p.output[uint64(q.OutputLength)]++
 	p.depth[uint64(shared)]++
+	counted := c.requests > c.warmUp
+	if counted {
+		c.warm.refs += len(q.HashIDs)
+		c.warm.inTokens += int64(q.InputLength)
+		c.warm.hitBlocks += known
+	}
 	for _, r := range c.runs {
-		c.asked.add(r, c.blockSize, q.InputLength)
-		c.curve.add(r, c.blockSize, q.InputLength)
+		if counted {
+			c.asked.add(r, c.blockSize, q.InputLength)
+			c.curve.add(r, c.blockSize, q.InputLength)
+		}
 		for d := r.distance; d < r.distance+r.blocks; d++ {
 			p.reuse[coarse(uint64(d))]++
 		}
@@ -259,16 +284,18 @@ func (c *Collector) Info() Info {
 		Delays:        c.delays.sample(1e-3).describe(),
 		SharedPrefix:  all.depth.sample(1).describe(),
 		ReuseDistance: all.reuse.sample(1).describe(),
-		Caches:        c.asked.all(c.blockSize, c.refs, c.inTokens),
-		HitCurve:      c.curve.all(c.blockSize, c.refs, c.inTokens),
-		Tree:          c.tree.shape(c.refs),
+		Caches:        c.asked.all(c.blockSize, c.warm.refs, c.warm.inTokens),
+		HitCurve:      c.curve.all(c.blockSize, c.warm.refs, c.warm.inTokens),
+
+		WarmUpRequests: min(c.warmUp, c.requests),
+		Tree:           c.tree.shape(c.refs),
 		Histograms: Histograms{
 			Input: all.input.bins(1), Output: all.output.bins(1), Gaps: gaps.bins(1000), Turns: turns.bins(1),
 			SharedPrefix: all.depth.bins(1), ReuseDistance: all.reuse.bins(1),
 		},
 	}
 	for i, h := range info.HitCurve {
-		if h.Hits == c.hitBlocks {
+		if h.Hits == c.warm.hitBlocks {
 			info.HitCurve = info.HitCurve[:i+1]
 			break
 		}

@@ -59,6 +59,10 @@ func (info *Info) WriteText(w io.Writer, src trace.Source) error {
 	if half, ok := info.blocksFor(0.5); ok && len(info.Caches) == 0 {
 		most, _ := info.blocksFor(0.99)
 		row(name, "half of the unbounded cache's with %d blocks, 99%% with %d", half, most)
+		name = ""
+	}
+	if n := info.WarmUpRequests; n > 0 {
+		row(name, "without the first %d requests, which fill the cache", n)
 	}
 	if t := info.Tree; t.Nodes > 0 {
 		row("prefixes", "tree of %d nodes and %d first blocks, at most %d deep", t.Nodes, t.Roots, t.MaxDepth)
@@ -88,8 +92,12 @@ func (info *Info) WriteText(w io.Writer, src trace.Source) error {
 // blocksFor returns the least size in the curve that hits that share of what an
 // unbounded cache hits.
 func (info *Info) blocksFor(share float64) (int, bool) {
+	if len(info.HitCurve) == 0 {
+		return 0, false
+	}
+	most := info.HitCurve[len(info.HitCurve)-1].Hits
 	for _, h := range info.HitCurve {
-		if h.Hits > 0 && float64(h.Hits) >= share*float64(info.PrefixHitBlocks) {
+		if h.Hits > 0 && float64(h.Hits) >= share*float64(most) {
 			return h.CacheBlocks, true
 		}
 	}

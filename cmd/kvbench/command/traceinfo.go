@@ -66,6 +66,7 @@ of distinct lengths, but not with that of requests.`,
 	reading.complete(cmd)
 	fl := cmd.Flags()
 	fl.IntSliceVar(&opts.CacheBlocks, "cache-blocks", nil, "count the hits of LRU caches of these sizes, in blocks of the trace, as in 1000,10000")
+	fl.IntVar(&opts.WarmUpRequests, "warm-up-requests", 0, "first requests whose hits in caches of a size are not counted")
 	fl.IntVar(&opts.Requests, "requests", 0, "describe the first requests only (default: all)")
 	fl.StringVar(&html, "html", "", "write a page with pictures to this file as well, which needs nothing else")
 	fl.BoolVar(&overwrite, "overwrite", false, "replace the file of --html if it exists")
