@@ -66,6 +66,9 @@ type Config struct {
 	// one row for each query in the order of the corpus. It is not called if a
 	// query thread did not come back from its lookup.
 	Decisions func(rows iter.Seq[table.Decision]) error
+	// Timeline, if set, is called once after the run with every operation and its
+	// stamps, in the order of the corpus.
+	Timeline func(rows iter.Seq[table.Operation]) error
 	// Verify compares the drained index with the reference index.
 	Verify bool
 	// VerifyQueries is the number of answers to compare; 0: DefaultVerifyQueries.
@@ -163,6 +166,9 @@ func (c *Config) Check() error {
 		return fmt.Errorf("--resident-blocks-reader-rate is %g; it must lie in [0, 1e9] passes per second", c.ReaderRate)
 	}
 	if err := c.Inject.check(); err != nil {
+		return err
+	}
+	if err := c.checkTimeline(); err != nil {
 		return err
 	}
 	if err := c.checkPolicy(); err != nil {

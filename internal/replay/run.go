@@ -50,6 +50,8 @@ type trial struct {
 	mu         sync.Mutex // guards failures
 	failed     []error
 
+	stamps *stamps // of all operations, for Config.Timeline
+
 	_ [idle.CacheLine]byte
 	// publishedThrough is the first query that is not published yet: every
 	// query before that operation of the corpus is.
@@ -184,6 +186,11 @@ func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 	if cfg.Decisions != nil && !t.lost {
 		if err := cfg.Decisions(t.decisions()); err != nil {
 			return rec, fmt.Errorf("decisions: %w", err)
+		}
+	}
+	if cfg.Timeline != nil {
+		if err := cfg.Timeline(t.timeline(t.stamps)); err != nil {
+			return rec, fmt.Errorf("timeline: %w", err)
 		}
 	}
 	if raw.drainErr != nil {

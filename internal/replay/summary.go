@@ -153,6 +153,9 @@ func (f *findings) reasons() []results.Reason {
 // the caller, but for what only the run knows.
 func (t *trial) summarise(raw *raw) *results.Record {
 	s, reasons := t.join()
+	if t.cfg.Timeline != nil {
+		t.stamps = s
+	}
 	rec := &results.Record{
 		Schema:   results.ReplayV1,
 		Kind:     "replay",

@@ -28,6 +28,7 @@ type replayFlags struct {
 	index       string
 	policy      string
 	decisions   string
+	timeline    string
 	queryIssuer int
 	issuerCPUs  string
 	backendCPUs string
@@ -88,7 +89,8 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	f.register(a, cmd)
 	fl.StringVarP(&f.out, "out", "o", "", "write the result record to this file")
 	fl.StringVar(&f.decisions, "decisions", "", "write what the policy chose to this Parquet file, one row for each query; with --serial the same work gives the same bytes")
-	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out, --decisions and --cpu-profile if they exist")
+	fl.StringVar(&f.timeline, "timeline", "", "write when each query and event was due, handed over and done to this Parquet file, one row for each")
+	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out, --decisions, --timeline and --cpu-profile if they exist")
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
 	prep.reading.complete(cmd)
@@ -151,6 +153,10 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 		return errors.New("--require-kept-up asks for a pace that --serial does not keep; leave one out")
 	case cmd.Flags().Changed("decisions") && f.decisions == "":
 		return errors.New("--decisions is empty; name the file to write")
+	case cmd.Flags().Changed("timeline") && f.timeline == "":
+		return errors.New("--timeline is empty; name the file to write")
+	case f.timeline != "" && f.cfg.Serial:
+		return errors.New("--timeline says when things happened, and --serial keeps no pace; leave one out")
 	case f.decisions != "" && f.cfg.Policy == nil:
 		return errors.New("--decisions has nothing to write without --policy; add that or leave this out")
 	}
@@ -168,6 +174,12 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 			return fmt.Errorf("--decisions: %w", err)
 		}
 		f.cfg.Decisions = trial.DecisionsTo(f.decisions, f.overwrite, &f.cfg, a.commandLine())
+	}
+	if f.timeline != "" {
+		if err := atomicfile.CheckWritable(f.timeline, f.overwrite); err != nil {
+			return fmt.Errorf("--timeline: %w", err)
+		}
+		f.cfg.Timeline = trial.TimelineTo(f.timeline, f.overwrite, &f.cfg, a.commandLine())
 	}
 	ctx := cmd.Context()
 	progress := a.progress()

@@ -136,7 +136,7 @@ func parseRatios(texts []string) ([]rounds.Ratio, error) {
 }
 
 // ownOfRounds are flags of replay that rounds sets itself or that would disturb.
-var ownOfRounds = []string{"out", "overwrite", "json", "decisions", "cpu-profile", "quiet", "verbose"}
+var ownOfRounds = []string{"out", "overwrite", "json", "decisions", "timeline", "cpu-profile", "quiet", "verbose"}
 
 // shareReplay reads the common command line into a plan and checks that of every
 // variant of this kvbench, so that a wrong flag is found before anything runs.

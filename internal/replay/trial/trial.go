@@ -129,29 +129,58 @@ func IsCorpus(source string) (bool, error) {
 // so that equal decisions are equal bytes.
 func DecisionsTo(path string, overwrite bool, cfg *replay.Config, argv []string) func(iter.Seq[table.Decision]) error {
 	return func(rows iter.Seq[table.Decision]) error {
-		m := &cfg.Corpus.Manifest
 		if cfg.Serial {
 			argv = nil
 		}
-		w, err := table.Create[table.Decision](path, overwrite, table.NewMeta(argv, map[string]string{
-			"corpus_sha256": cfg.Corpus.SHA256(),
-			"trace_name":    m.TraceName,
-			"trace_sha256":  m.TraceSHA256,
-			"seed":          strconv.FormatUint(m.Seed, 10),
-			"policy":        cfg.Policy.Full,
-			"query_threads": strconv.Itoa(cfg.Placement.Threads.QueryThreads),
-			"serial":        strconv.FormatBool(cfg.Serial),
-		}))
-		if err != nil {
-			return err
-		}
-		for row := range rows {
-			if err := w.Write([]table.Decision{row}); err != nil {
-				return errors.Join(err, w.Abort())
-			}
-		}
-		return w.Close()
+		facts := workFacts(cfg)
+		facts["policy"] = cfg.Policy.Full
+		facts["query_threads"] = strconv.Itoa(cfg.Placement.Threads.QueryThreads)
+		facts["serial"] = strconv.FormatBool(cfg.Serial)
+		return writeTable(path, overwrite, table.NewMeta(argv, facts), rows)
 	}
+}
+
+// TimelineTo returns what replay.Config.Timeline needs to write the timeline to a
+// Parquet file.
+func TimelineTo(path string, overwrite bool, cfg *replay.Config, argv []string) func(iter.Seq[table.Operation]) error {
+	return func(rows iter.Seq[table.Operation]) error {
+		facts := workFacts(cfg)
+		facts["index"] = cfg.Index.Name
+		facts["window_ns"] = strconv.FormatInt(cfg.Corpus.Manifest.WindowNS, 10)
+		return writeTable(path, overwrite, table.NewMeta(argv, facts), rows)
+	}
+}
+
+// workFacts say what the rows of a trial are about.
+func workFacts(cfg *replay.Config) map[string]string {
+	m := &cfg.Corpus.Manifest
+	return map[string]string{
+		"corpus_sha256": cfg.Corpus.SHA256(),
+		"trace_name":    m.TraceName,
+		"trace_sha256":  m.TraceSHA256,
+		"seed":          strconv.FormatUint(m.Seed, 10),
+	}
+}
+
+func writeTable[T table.Row](path string, overwrite bool, meta table.Meta, rows iter.Seq[T]) error {
+	w, err := table.Create[T](path, overwrite, meta)
+	if err != nil {
+		return err
+	}
+	batch := make([]T, 0, 1024)
+	for row := range rows {
+		if batch = append(batch, row); len(batch) < cap(batch) {
+			continue
+		}
+		if err := w.Write(batch); err != nil {
+			return errors.Join(err, w.Abort())
+		}
+		batch = batch[:0]
+	}
+	if err := w.Write(batch); err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	return w.Close()
 }
 
 // Run replays the corpus once and fills in the provenance of the record.
