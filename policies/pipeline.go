@@ -348,13 +348,14 @@ func (p *Pipeline) score(n int) ([]float64, error) {
 	return total, nil
 }
 
-// fillNaN sets all costs to NaN, by copies, which are faster than a loop.
+// fillNaN sets all costs to NaN, most of them by copies, which are faster than a
+// loop.
 func fillNaN(costs []float64) {
-	if len(costs) == 0 {
-		return
+	nan, done := math.NaN(), min(32, len(costs))
+	for row := range costs[:done] {
+		costs[row] = nan
 	}
-	costs[0] = math.NaN()
-	for done := 1; done < len(costs); done *= 2 {
+	for ; done < len(costs); done *= 2 {
 		copy(costs[done:], costs[:done])
 	}
 }
