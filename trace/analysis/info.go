@@ -175,19 +175,20 @@ func NewCollector(blockSize int, opts Options) (*Collector, error) {
 	return c, nil
 }
 
-// Add adds a request. Requests come in the order of the file. An error is about
-// the request, or says that the trace is too large; nothing can be added after it.
+// Add adds a request. Requests come in the order of the file. An error is a
+// *trace.ParseError about the request, or says that the trace is too large; nothing
+// can be added after it.
 // What is more than Options.Requests is left out.
 func (c *Collector) Add(q *trace.Request) error {
 	if c.full() {
 		return nil
 	}
 	if limit := len(q.HashIDs) * c.blockSize; q.InputLength > limit {
-		return fmt.Errorf("input_length: %d tokens do not fit %d ids of %d tokens; give an id for every block", q.InputLength, len(q.HashIDs), c.blockSize)
+		return &trace.ParseError{Line: q.Line, Field: "input_length", Err: fmt.Errorf("%d tokens do not fit %d ids of %d tokens; give an id for every block", q.InputLength, len(q.HashIDs), c.blockSize)}
 	}
-	arrival, delay, err := c.sessions.add(q)
+	arrival, delay, field, err := c.sessions.add(q)
 	if err != nil {
-		return err
+		return &trace.ParseError{Line: q.Line, Field: field, Err: err}
 	}
 	c.times.add(arrival)
 	if !math.IsNaN(delay) {

@@ -58,7 +58,10 @@ func Read(ctx context.Context, r io.Reader, name string, reading trace.ReaderOpt
 			return fail(err)
 		}
 		if err := c.Add(&q); err != nil {
-			return fail(&trace.ParseError{File: name, Line: q.Line, Err: err})
+			parse := &trace.ParseError{Line: q.Line, Err: err}
+			errors.As(err, &parse)
+			parse.File = name
+			return fail(parse)
 		}
 		if c.requests&0xfff == 0 && ctx.Err() != nil {
 			return fail(ctx.Err())
