@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -62,5 +63,32 @@ func TestCatalogueIsTrue(t *testing.T) {
 	sum := sha256.Sum256(b)
 	if int64(len(b)) != p.Bytes || hex.EncodeToString(sum[:]) != p.SHA256 {
 		t.Errorf("%d bytes with sha256 %x, want %d with %s", len(b), sum, p.Bytes, p.SHA256)
+	}
+}
+
+// The README says what the catalogue says.
+func TestReadme(t *testing.T) {
+	b, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, e := range Embedded() {
+		rows = append(rows, "| "+e.Name+" | "+strings.TrimSuffix(e.Description, " (generated)")+" |")
+	}
+	for _, p := range Catalogue() {
+		rows = append(rows, fmt.Sprintf("| %s | %s | %d | %s | %s |", p.Name, p.File, p.Bytes, p.SHA256, p.Licence))
+	}
+	for _, o := range OmittedTraces() {
+		missing := strings.TrimSuffix(strings.TrimSuffix(o.Why, " have not been established"), " has not been established")
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", o.Name, o.Origin, missing))
+	}
+	for _, row := range rows {
+		if !strings.Contains(string(b), row+"\n") {
+			t.Errorf("no row %s", row)
+		}
+	}
+	if n := strings.Count(string(b), "\n| ") - 3; n != len(rows) {
+		t.Errorf("%d rows, want %d", n, len(rows))
 	}
 }
