@@ -233,14 +233,10 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
-// TestSanity compares with a table that was made with another, simpler simulator:
-// prompts only, the polynomial time model, a cache view without delay. The hit
-// ratios of policies that do not look at caches must be near; those of policies
-// that do depend on the policy and must lie between.
-func TestSanity(t *testing.T) {
-	if invariants.Enabled {
-		t.Skip("nothing here is concurrent, and checks make it long")
-	}
+// conversation returns the public trace with prompts alone, as the table below has
+// it: one token of an answer costs nothing but its prompt.
+func conversation(t *testing.T) *trace.Trace {
+	t.Helper()
 	path, err := filepath.Abs("../../../shared/traces/mooncake/conversation_trace.jsonl")
 	if err != nil {
 		t.Fatal(err)
@@ -252,23 +248,80 @@ func TestSanity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var rows []trace.Request
+	for i := range tr.Len() {
+		r := tr.Request(i)
+		r.OutputLength = 1
+		// The first request comes alone. In the trace seven come at once, and each
+		// rank gets the block that all prompts begin with before anyone holds it.
+		if i > 0 {
+			r.Timestamp += 60_000
+		}
+		rows = append(rows, r)
+	}
+	if tr, err = trace.New(tr.BlockSize, rows); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// TestSanity compares with a table that was made with another, simpler simulator:
+// prompts only, the polynomial time model, a cache view without delay, 8 ranks of
+// 2^20 tokens. Hits and mean TTFT must be near and in the order of the table. Its
+// least-work knows the work of each rank exactly, where least-loaded by tokens adds
+// what requests hold; its cost is the oracle here.
+func TestSanity(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("nothing here is concurrent, and checks make it long")
+	}
+	tr := conversation(t)
+	table := map[string]struct {
+		hit  float64
+		ttft [3]float64 // ms, at speed-ups 1, 4 and 8
+		near float64    // TTFT to this share
+	}{
+		"round-robin":            {.082, [3]float64{296, 379, 1069}, 0.1},
+		"least-loaded:by=tokens": {.080, [3]float64{254, 265, 366}, 0.35},
+		oracleName:               {.243, [3]float64{214, 220, 268}, 0.15},
+		"longest-prefix":         {.056, [3]float64{2472, 1.04e6, 1.27e6}, 0.1},
+	}
+	cfg := config(t, tr, "round-robin", "least-loaded:by=tokens", "longest-prefix")
+	cfg.Workers, cfg.Engine.Blocks, cfg.Engine.BlockSize, cfg.Bounds = 8, 2048, 512, false
+	cfg.EventDelay, cfg.LoadDelay, cfg.SpeedUps = 0, 0, []float64{1, 4, 8}
+	var err error
+	if cfg.Time, err = steptime.Find("polynomial"); err != nil {
+		t.Fatal(err)
+	}
+	res := run(t, cfg)
+	ttft := map[string][]float64{}
+	for _, r := range res.Runs {
+		want, at := table[r.Policy], len(ttft[r.Policy])
+		ms := r.Whole.TTFT.Mean / 1e6
+		ttft[r.Policy] = append(ttft[r.Policy], ms)
+		t.Logf("x%g %-22s hit %.4f (table %.3f), TTFT %.0f ms (table %.0f)", r.SpeedUp, r.Policy, r.Whole.HitRatio, want.hit, ms, want.ttft[at])
+		if math.Abs(r.Whole.HitRatio-want.hit) > 0.02 || math.Abs(ms/want.ttft[at]-1) > want.near {
+			t.Errorf("x%g %s: hit %.4f, table %.3f; TTFT %.0f ms, table %.0f", r.SpeedUp, r.Policy, r.Whole.HitRatio, want.hit, ms, want.ttft[at])
+		}
+		if r.Policy == "longest-prefix" && r.Imbalance.TotalMaxOverMean < 7.99 {
+			t.Errorf("longest-prefix: the busiest of 8 ranks computes %g times the mean", r.Imbalance.TotalMaxOverMean)
+		}
+	}
+	for i := range 3 {
+		if !(ttft[oracleName][i] < ttft["least-loaded:by=tokens"][i] && ttft["least-loaded:by=tokens"][i] < ttft["round-robin"][i] && ttft["round-robin"][i] < ttft["longest-prefix"][i]) {
+			t.Errorf("not in the order of the table: %v", ttft)
+		}
+	}
+	// 4 ranks, and 8 of four times the size.
 	for _, c := range []struct {
-		workers, blocks   int
-		blind, cost, ttft float64 // hit ratio round robin; of least cost; its mean TTFT in ms
-	}{{4, 2048, .082, .160, math.NaN()}, {8, 2048, .082, .243, 214}, {8, 8192, .127, .337, math.NaN()}} {
-		cfg := config(t, tr, "round-robin")
-		cfg.Workers, cfg.Engine.Blocks, cfg.Engine.BlockSize, cfg.Bounds = c.workers, c.blocks, 512, false
-		cfg.EventDelay, cfg.LoadDelay = 0, 0
-		if cfg.Time, err = steptime.Find("polynomial"); err != nil {
-			t.Fatal(err)
-		}
+		workers, blocks int
+		blind, cost     float64
+	}{{4, 2048, .082, .160}, {8, 8192, .127, .337}} {
+		cfg.Policies, cfg.SpeedUps = parse(t, "round-robin"), []float64{1}
+		cfg.Workers, cfg.Engine.Blocks = c.workers, c.blocks
 		res := run(t, cfg)
-		blind, oracle := res.of(t, "round-robin").Whole, res.of(t, oracleName).Whole
-		if math.Abs(blind.HitRatio-c.blind) > 0.005 || math.Abs(oracle.HitRatio-c.cost) > 0.02 {
-			t.Errorf("%d ranks of %d blocks: round robin hits %.4f, table %g; the oracle %.4f, table %g", c.workers, c.blocks, blind.HitRatio, c.blind, oracle.HitRatio, c.cost)
-		}
-		if ms := oracle.TTFT.Mean / 1e6; !math.IsNaN(c.ttft) && math.Abs(ms-c.ttft) > 0.2*c.ttft {
-			t.Errorf("the oracle's mean TTFT is %.0f ms, table %g", ms, c.ttft)
+		blind, oracle := res.of(t, "round-robin").Whole.HitRatio, res.of(t, oracleName).Whole.HitRatio
+		if math.Abs(blind-c.blind) > 0.005 || math.Abs(oracle-c.cost) > 0.02 {
+			t.Errorf("%d ranks of %d blocks: round robin hits %.4f, table %g; the oracle %.4f, table %g", c.workers, c.blocks, blind, c.blind, oracle, c.cost)
 		}
 	}
 }
