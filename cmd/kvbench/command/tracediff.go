@@ -60,7 +60,7 @@ that goes, and --requests takes as many of both for all else too.`,
 			}
 			err = c.WriteText(a.stdout, sources[0].Name, sources[1].Name)
 			for i, src := range sources {
-				for _, text := range append(src.Notes[1:], src.Warnings...) {
+				for _, text := range append(src.Notes, src.Warnings...) {
 					_, e := fmt.Fprintf(a.stdout, "%c: %s\n", 'A'+i, text)
 					err = errors.Join(err, e)
 				}

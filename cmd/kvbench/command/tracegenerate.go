@@ -69,8 +69,12 @@ else on standard error. The same trace and flags give the same bytes.`,
 				}
 				progress := a.progress()
 				defer progress.Done()
-				if original, _, err = trial.LoadTrace(cmd.Context(), like, how, progress); err != nil {
+				var src trace.Source
+				if original, src, err = trial.LoadTrace(cmd.Context(), like, how, progress); err != nil {
 					return err
+				}
+				for _, text := range append(src.Notes, src.Warnings...) {
+					a.noteTrace(text)
 				}
 				if fitted, err = analysis.Fit(original); err != nil {
 					return err
