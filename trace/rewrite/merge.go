@@ -17,6 +17,8 @@ type Merge struct {
 	// the same in all. Else source k of n gets the ids id x n + k, so that none has
 	// content of another, and its session s is called "<s>:file_k".
 	Same bool
+	// Names are those of the sources, for errors; nil: they are numbered from 1.
+	Names []string
 	// Rebase shifts the times of each source so that its first row is at 0.
 	Rebase bool
 }
@@ -100,9 +102,16 @@ func (m *merger) Read(q *trace.Request) error {
 	*q = in.row
 	q.HashIDs = ids
 	if _, field, err := m.turns.Settle(q); err != nil {
-		return fmt.Errorf("source %d: %w", in.k+1, rowError(q, field, err))
+		return fmt.Errorf("%s: %w", m.name(in), rowError(q, field, err))
 	}
 	return nil
+}
+
+func (m *merger) name(in *mergeInput) string {
+	if in.k < len(m.merge.Names) {
+		return m.merge.Names[in.k]
+	}
+	return fmt.Sprintf("source %d", in.k+1)
 }
 
 // next reads the next row of an input and makes it what it is in the whole.
@@ -113,7 +122,7 @@ func (m *merger) next(in *mergeInput) error {
 	}
 	if m.merge.Rebase {
 		if err := rebase(q, &in.base); err != nil {
-			return fmt.Errorf("source %d: %w", in.k+1, err)
+			return fmt.Errorf("%s: %w", m.name(in), err)
 		}
 	}
 	if !math.IsNaN(q.Timestamp) {
@@ -126,7 +135,7 @@ func (m *merger) next(in *mergeInput) error {
 		hi, lo := bits.Mul64(id, m.n)
 		sum, carry := bits.Add64(lo, uint64(in.k), 0)
 		if hi != 0 || carry != 0 {
-			return fmt.Errorf("source %d: %w", in.k+1, rowError(q, "hash_ids", fmt.Errorf(
+			return fmt.Errorf("%s: %w", m.name(in), rowError(q, "hash_ids", fmt.Errorf(
 				"the id %d becomes larger than 2^64-1, as ids of %d sources are kept apart; number the ids of each anew with 'kvbench trace anonymise --ids numbered'", id, m.n)))
 		}
 		q.HashIDs[i] = sum

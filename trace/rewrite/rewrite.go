@@ -8,6 +8,8 @@
 package rewrite
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -58,6 +60,24 @@ func (c *check) Read(q *trace.Request) error {
 	_, field, err := c.turns.Settle(q)
 	q.Delay = delay
 	return rowError(q, field, err)
+}
+
+// Named puts the name of a source, such as its file, before the errors of src that do
+// not name one.
+func Named(name string, src Source) Source { return &named{name, src} }
+
+type named struct {
+	name string
+	src  Source
+}
+
+func (n *named) Read(q *trace.Request) error {
+	err := n.src.Read(q)
+	var parse *trace.ParseError
+	if err == nil || err == io.EOF || errors.As(err, &parse) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", n.name, err)
 }
 
 // rowError names the row that an error is about. It is nil without one.

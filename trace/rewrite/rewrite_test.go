@@ -414,6 +414,10 @@ func TestMerge(t *testing.T) {
 	if _, err := all(src); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
+	src, _ = NewMerger(Merge{Names: []string{"a.jsonl", "b.jsonl"}}, source(a...), source(trace.Request{Line: 3, Timestamp: nan, Delay: nan}))
+	if _, err := all(Named("all", src)); err == nil || !strings.HasPrefix(err.Error(), "all: b.jsonl: row 3: timestamp") {
+		t.Errorf("got %v", err)
+	}
 	// A turn whose session begins in another file, later.
 	src, _ = NewMerger(Merge{Same: true}, source(trace.Request{Line: 3, Session: "s", Timestamp: nan, Delay: 4}), source(trace.Request{Session: "s", Timestamp: 1, Delay: nan}))
 	if _, err := all(src); err == nil || !strings.Contains(err.Error(), "source 1: row 3: delay") {

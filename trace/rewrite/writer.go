@@ -132,8 +132,12 @@ func (w *Writer) Warnings() []string {
 
 // Notes says what a reader of the trace has to be told, one sentence each.
 func (w *Writer) Notes() []string {
-	if w.encoding.Format == trace.Parquet || w.blockSize == trace.DefaultBlockSize {
-		return nil
+	var notes []string
+	if w.encoding.Format == trace.AIPerf {
+		notes = append(notes, "the lines look like Mooncake's; read them with --format aiperf")
 	}
-	return []string{fmt.Sprintf("the lines do not say that an id stands for %d tokens; read them with --trace-block-size %d", w.blockSize, w.blockSize)}
+	if w.encoding.Format != trace.Parquet && w.blockSize != trace.DefaultBlockSize {
+		notes = append(notes, fmt.Sprintf("the lines do not say that an id stands for %d tokens; read them with --trace-block-size %d", w.blockSize, w.blockSize))
+	}
+	return notes
 }

@@ -17,7 +17,7 @@ func (a *app) trace() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.traceInfo(), a.traceDiff(), a.traceValidate(), a.traceGenerate(), a.traceList(), a.traceFetch())
+	cmd.AddCommand(a.traceInfo(), a.traceDiff(), a.traceValidate(), a.traceConvert(), a.traceSlice(), a.traceMerge(), a.traceScale(), a.traceAnonymise(), a.traceGenerate(), a.traceList(), a.traceFetch())
 	return cmd
 }
 
