@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvbench/kvbench/internal/report/pagetest"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/trace/analysis"
 )
@@ -20,6 +21,9 @@ func render(t *testing.T, tr *trace.Trace, src trace.Source) (html string, chart
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
+	}
+	for _, problem := range pagetest.Problems(b.String()) {
+		t.Error(problem)
 	}
 	return b.String(), len(p.Figures())
 }
