@@ -104,6 +104,9 @@ func (c *canvas) rect(x, y, w, h float64, fill Ink, tip string) {
 }
 
 func (c *canvas) text(x, y float64, s string, a Anchor, size float64, ink Ink) {
+	if s == "" {
+		return
+	}
 	c.add(&Label{At: Point{x, y}, Text: s, Anchor: a, Size: size, Ink: ink})
 }
 
