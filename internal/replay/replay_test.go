@@ -24,6 +24,11 @@ import (
 // testCorpus is a small generated trace on ranks that must evict.
 func testCorpus(t testing.TB, requests int, window time.Duration) *corpus.Corpus {
 	t.Helper()
+	return prepareTest(t, requests, window, 1)
+}
+
+func prepareTest(t testing.TB, requests int, window time.Duration, speedUp float64) *corpus.Corpus {
+	t.Helper()
 	p := trace.ConversationParams()
 	p.Requests = requests
 	tr, err := trace.Generate(p)
@@ -31,7 +36,7 @@ func testCorpus(t testing.TB, requests int, window time.Duration) *corpus.Corpus
 		t.Fatal(err)
 	}
 	c, err := prepare.Prepare(context.Background(), tr, prepare.Origin{Name: "generated", SHA256: strings.Repeat("0", 64)},
-		corpus.Options{Workers: 3, DPRanks: 2, BlockSize: 128, GPUBlocks: 1200, LengthFactor: 1, DuplicationFactor: 1, SpeedUp: 1, Rescale: corpus.RescaleRank},
+		corpus.Options{Workers: 3, DPRanks: 2, BlockSize: 128, GPUBlocks: 1200, LengthFactor: 1, DuplicationFactor: 1, SpeedUp: speedUp, Rescale: corpus.RescaleRank},
 		1, window, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 )
 
-// serial does one operation after another in the order of the corpus, each when
-// the one before is done, and waits for no deadline. So a query finds exactly the
-// events before it applied, and what is decided depends on nothing but the corpus,
-// the policy and the number of partitions.
+// serial does the operations in the order of the corpus and waits for no deadline,
+// but before each query until every event before it is applied. So a query finds
+// exactly the events before it, and what is decided depends on nothing but the
+// corpus, the policy and the number of partitions.
 //
 // It is the run of query thread 0, which does the work of the issuers and the
 // other query threads too; what it does stands in their buffers. Events are still
@@ -33,47 +33,65 @@ func (s *serial) run() {
 		if t.stop.Load() || t.abort.Load() {
 			return
 		}
-		op := &t.corpus.Ops[i]
-		if op.Kind != corpus.Query {
-			if s.err = s.event(uint32(i), indexer.Slot(op.Slot)); s.err != nil {
-				return
-			}
-			continue
+		if t.corpus.Ops[i].Kind == corpus.Query {
+			s.err = s.query(uint32(i))
+		} else {
+			s.err = s.event(uint32(i))
 		}
-		lane := laneOf(op.Slot, len(t.lanes))
-		if !t.lanes[lane].push(uint32(i)) {
-			s.err = fmt.Errorf("query lane %d has no room for operation %d", lane, i)
+		if s.err != nil {
+			s.err = fmt.Errorf("operation %d: %w", i, s.err)
 			return
 		}
-		t.queryIssuer.handed = append(t.queryIssuer.handed, t.clock.Now())
-		t.queryThreads[t.threadOfLane(lane)].serve(uint32(i), uint32(lane))
 	}
+	s.err = s.await()
 }
 
-// event hands one event over and waits until it is applied.
-func (s *serial) event(op uint32, slot indexer.Slot) error {
+func (s *serial) query(op uint32) error {
 	t := s.trial
-	issuer, thread := t.issuers[0], t.pool.ThreadOf(slot)
+	if err := s.await(); err != nil {
+		return err
+	}
+	lane := laneOf(t.corpus.Ops[op].Slot, len(t.lanes))
+	if !t.lanes[lane].push(op) {
+		return fmt.Errorf("query lane %d has no room", lane)
+	}
+	t.queryIssuer.handed = append(t.queryIssuer.handed, t.clock.Now())
+	t.queryThreads[t.threadOfLane(lane)].serve(op, uint32(lane))
+	return nil
+}
+
+func (s *serial) event(op uint32) error {
+	t, slot := s.trial, indexer.Slot(s.trial.corpus.Ops[op].Slot)
+	issuer := t.issuers[0]
 	if err := issuer.producer.Push(slot, op); err != nil {
-		return fmt.Errorf("operation %d: %w", op, err)
+		return err
 	}
 	issuer.handed = append(issuer.handed, t.clock.Now())
 	issuer.producer.Publish()
-	s.given[thread]++
-	progress, ended := t.pool.Progress(thread), t.pool.Ended(thread)
-	waiting := idle.Idler{Spin: t.ownCPUs}
-	for {
-		if applied, _ := progress.Load(); applied >= s.given[thread] {
-			return nil
+	s.given[t.pool.ThreadOf(slot)]++
+	return nil
+}
+
+// await waits until every event is applied that was handed over.
+func (s *serial) await() error {
+	t := s.trial
+	for thread, given := range s.given {
+		progress, ended := t.pool.Progress(thread), t.pool.Ended(thread)
+		waiting := idle.Idler{Spin: t.ownCPUs}
+		for {
+			if applied, _ := progress.Load(); applied >= given {
+				break
+			}
+			select {
+			case <-ended:
+				return fmt.Errorf("event thread %d has ended before its events", thread)
+			default:
+			}
+			if t.abort.Load() {
+				return nil
+			}
+			waiting.Wait(nil)
 		}
-		select {
-		case <-ended:
-			return fmt.Errorf("operation %d: event thread %d has ended", op, thread)
-		default:
-		}
-		if t.abort.Load() {
-			return nil
-		}
-		waiting.Wait(nil)
 	}
+	return nil
 }
