@@ -163,6 +163,7 @@ type naivePage struct {
 	head   bool // a run begins here
 	used   uint64
 	locks  int
+	idle   int64 // since when nobody locks it
 }
 
 // run returns the pages of the run that begins at head, from the root side on.
@@ -234,7 +235,11 @@ func TestTree(t *testing.T) {
 		var locked []int32
 		var lockedPages []*naivePage
 		clock := uint64(0)
+		var cached, dead int64 // page-ns; dead of the pages that are gone
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			pass := int64(rapid.IntRange(0, 3).Draw(t, "ns"))
+			tr.now += pass
+			cached += pass * int64(len(m.pages))
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0, 1:
 				// A path in a tree with few branches; a hash names a path.
@@ -257,7 +262,7 @@ func TestTree(t *testing.T) {
 				if rapid.Bool().Draw(t, "insert") {
 					at = tr.insert(at, depth, pages)
 					for i := depth; i < len(pages); i++ {
-						p := &naivePage{hash: pages[i], parent: last, head: i == depth, used: clock}
+						p := &naivePage{hash: pages[i], parent: last, head: i == depth, used: clock, idle: tr.now}
 						m.pages[pages[i]] = p
 						last = p
 					}
@@ -275,7 +280,9 @@ func TestTree(t *testing.T) {
 					i := rapid.IntRange(0, len(locked)-1).Draw(t, "which")
 					tr.unlock(locked[i])
 					for p := lockedPages[i]; p != nil; p = p.parent {
-						p.locks--
+						if p.locks--; p.locks == 0 {
+							p.idle = tr.now
+						}
 					}
 					locked, lockedPages = slices.Delete(locked, i, i+1), slices.Delete(lockedPages, i, i+1)
 				}
@@ -291,6 +298,7 @@ func TestTree(t *testing.T) {
 					for _, p := range leaves[0] {
 						want = append(want, p.hash)
 						delete(m.pages, p.hash)
+						dead += tr.now - p.idle
 					}
 				}
 				if !slices.Equal(have, want) {
@@ -300,14 +308,18 @@ func TestTree(t *testing.T) {
 			if err := tr.check(locked); err != nil {
 				t.Fatalf("%v", err)
 			}
-			idle := 0
+			idle, unused := 0, dead
 			for _, p := range m.pages {
 				if p.locks == 0 {
 					idle++
+					unused += tr.now - p.idle
 				}
 			}
 			if tr.pages != len(m.pages) || tr.idle != idle {
 				t.Fatalf("%d pages, %d idle, want %d and %d", tr.pages, tr.idle, len(m.pages), idle)
+			}
+			if c, d := tr.residency(); c != cached || d != unused {
+				t.Fatalf("pages were there for %d, dead for %d, want %d and %d", c, d, cached, unused)
 			}
 		}
 	})
