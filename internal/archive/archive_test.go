@@ -137,7 +137,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestEveryPart shows each published result without an error.
+// TestShow shows published results without an error.
 func TestShow(t *testing.T) {
 	for path, says := range map[string]string{
 		tracking: "nonstop/tracked", first: "Medians of the valid trials", filepath.Join(recorded, "indexes", "one.json"): "kvbench.micro/v1",
@@ -207,8 +207,9 @@ func TestCompareProvenanceFirst(t *testing.T) {
 }
 
 func TestCompareRounds(t *testing.T) {
+	two, x := open(t, indexes), open(t, tracking)
 	// Of two experiments: unpaired.
-	c, err := Compare(open(t, indexes), open(t, tracking), Selection{Variants: [][2]string{{"runs", "base"}}, Metrics: []string{"achieved_block_ops_per_sec"}})
+	c, err := Compare(two, x, Selection{Variants: [][2]string{{"runs", "base"}}, Metrics: []string{"achieved_block_ops_per_sec"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +221,7 @@ func TestCompareRounds(t *testing.T) {
 		t.Errorf("%+v", c.Differences)
 	}
 	// Within one: the same-round ratio of the analysis.
-	x := open(t, tracking)
-	c, err = Compare(x, open(t, tracking), Selection{Variants: [][2]string{{"tracked", "nonstop"}}, Metrics: []string{"achieved_block_ops_per_sec"}})
+	c, err = Compare(x, x, Selection{Variants: [][2]string{{"tracked", "nonstop"}}, Metrics: []string{"achieved_block_ops_per_sec"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestCompareRounds(t *testing.T) {
 		"has no metric":                            {Variants: [][2]string{{"runs", "base"}}, Metrics: []string{"speed"}},
 		"is in no table of trials":                 {Variants: [][2]string{{"runs", "base"}}, Metrics: []string{"trial.max_rss_bytes"}},
 	} {
-		if _, err := Compare(open(t, indexes), open(t, tracking), sel); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Compare(two, x, sel); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want %q", err, says)
 		}
 	}
