@@ -51,6 +51,24 @@ func residents() []Definition {
 			},
 		},
 		{
+			Name: "preble", Summary: "the longest match if it is half of the prompt, else the least load cost",
+			Doc: "If some rank holds at least as many of the prompt's tokens as it does not hold, the longest match, among equal ones the least load cost; else the least load cost of all: " +
+				"token * the uncached tokens of what was sent to the rank within the window, this request's included, + decode * the tokens of their answers + token * block size * the blocks that the placement would evict. " +
+				evictionsRule + "Where a count is absent or a capacity unknown, the mean of the others is evicted.",
+			Source:    "Preble (E2), also AIBrix's prefix-cache-preble; theirs price by their own tree what is evicted and how often it is asked for, and move requests away from ranks that are overloaded, which this does not. The defaults of decode and output are ours, token is that of ttft",
+			GoesWrong: "Half a prompt held draws every such request to one rank, however loaded it is. What was sent counts as load for the whole window, though it may have ended long ago.",
+			Params: []Param{
+				{Name: "window", Type: Duration, Default: "3m", Min: 0, Max: 31536000, Doc: "how long a request counts as load of its rank"},
+				{Name: "token", Type: Number, Default: "0.01518", Min: 0, Max: 1e6, Doc: "ms to compute a token of a prompt"},
+				{Name: "decode", Type: Number, Default: "0.2", Min: 0, Max: 1e6, Doc: "ms of a rank's time that a token of an answer takes"},
+				{Name: "output", Type: Integer, Default: "250", Min: 0, Max: 1e9, Doc: "tokens of an answer of which the request has no guess"},
+				stale,
+			},
+			Build: func(v Values) (policies.Recipe, error) {
+				return picks(residency.NewPreble(residency.PrebleParams{Window: v.Duration("window"), Token: v.Float("token"), Decode: v.Float("decode"), Output: v.Int("output"), Stale: v.Float("stale")}))
+			},
+		},
+		{
 			Kind: KindScorer, Name: "resident", Summary: "the share of a rank's blocks that hold something, 0 to 1",
 			Doc:       "resident / capacity, at most 1: blocks in use and idle ones. " + absentRule,
 			Source:    "ours; the resident counts are an experimental input",
