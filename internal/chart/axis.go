@@ -28,7 +28,7 @@ type bounds struct{ low, high float64 }
 func newBounds() *bounds { return &bounds{math.Inf(1), math.Inf(-1)} }
 
 func (b *bounds) add(v float64) {
-	if finite(v) {
+	if drawable(v) {
 		b.low, b.high = min(b.low, v), max(b.high, v)
 	}
 }
@@ -91,7 +91,7 @@ func (r *ruler) along(v float64) float64 {
 
 // place returns where a number is, and whether it has a place.
 func (r *ruler) place(v float64) (float64, bool) {
-	if !finite(v) || r.Log && !r.Tail && v <= 0 {
+	if !r.usable(v) {
 		return 0, false
 	}
 	a, b := r.along(r.low), r.along(r.high)
@@ -103,7 +103,7 @@ func (r *ruler) place(v float64) (float64, bool) {
 
 // usable says whether the axis can show a number.
 func (a Axis) usable(v float64) bool {
-	return finite(v) && (a.Tail && v >= 0 && v <= 1 || !a.Tail && (!a.Log || v > 0))
+	return drawable(v) && (a.Tail && v >= 0 && v <= 1 || !a.Tail && (!a.Log || v > 0))
 }
 
 // ticks returns about n round numbers within the axis.
@@ -183,7 +183,7 @@ func (r *ruler) tickText(v float64, ticks []float64) string {
 	switch {
 	case r.Tail:
 		return significant(100*v, 9) + "%"
-	case r.Unit == Ratio && len(ticks) > 1:
+	case r.Unit == Ratio && len(ticks) > 1 && math.Abs(v) < 1e5:
 		return minus(fmt.Sprintf("%.*f", decimals(ticks), v))
 	}
 	return format(v, r.Unit, 6)
@@ -222,7 +222,7 @@ func (c *canvas) frame(top, height float64, x, y *ruler) *frame {
 	yticks := y.ticks(5)
 	var texts []string
 	for _, v := range yticks {
-		texts = append(texts, y.tickText(v, yticks))
+		texts = append(texts, fit(y.tickText(v, yticks), width/3, small))
 	}
 	for _, s := range texts {
 		f.left = max(f.left, textWidth(s, small))
@@ -251,7 +251,7 @@ func (c *canvas) xaxis(f *frame) {
 			continue
 		}
 		c.line(at, f.bottom, at, f.bottom+4, Quiet, 1, nil)
-		s := f.x.tickText(v, ticks)
+		s := fit(f.x.tickText(v, ticks), width/3, small)
 		w := textWidth(s, small)
 		mid := min(max(at, w/2+2), width-w/2-2)
 		if mid-w/2 >= free {

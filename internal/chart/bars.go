@@ -37,12 +37,12 @@ func (p *Bars) check() error {
 
 func (r *Bar) sum() (sum float64, known bool) {
 	for _, v := range r.Parts {
-		if finite(v) {
+		if drawable(v) {
 			sum += v
 			known = true
 		}
 	}
-	return sum, known
+	return sum, known && drawable(sum)
 }
 
 // maxBars is the number of bars that are drawn; the table has all.
@@ -91,7 +91,7 @@ func (p *Bars) layout(c *canvas) {
 		c.text(f.left, y+14, fit(r.Label, f.right-f.left-textWidth(value, small)-12, small), Start, small, Letter)
 		at := 0.0
 		for k, v := range r.Parts {
-			if !finite(v) || v == 0 {
+			if !known || !drawable(v) || v == 0 {
 				continue
 			}
 			x0, _ := f.x.place(at)

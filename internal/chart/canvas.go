@@ -241,4 +241,14 @@ func Clean(s string) string {
 	}, strings.ToValidUTF8(s, "�"))
 }
 
+// far bounds what is drawn: with numbers beyond it, and those closer to 0 than its
+// inverse, the arithmetic of axes would overflow.
+const far = 1e150
+
+// drawable says whether a number can be shown on any axis.
+func drawable(v float64) bool {
+	a := math.Abs(v)
+	return a <= far && (a == 0 || a >= 1/far)
+}
+
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -62,9 +62,9 @@ func (p *Forest) layout(c *canvas) {
 	known := false
 	for _, r := range p.Rows {
 		for _, v := range append([]float64{r.Estimate, r.Low, r.High, r.Margin}, r.Dots...) {
-			if v > 0 {
+			if axis.usable(v) {
 				b.add(v)
-				known = known || finite(v)
+				known = true
 			}
 		}
 	}

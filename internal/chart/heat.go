@@ -117,7 +117,7 @@ func (p *Heat) mean(r0, r1, c0, c1 int) float64 {
 	sum, n := 0.0, 0
 	for _, r := range p.Values[r0:r1] {
 		for _, v := range r[c0:c1] {
-			if finite(v) {
+			if drawable(v) {
 				sum += v
 				n++
 			}

@@ -25,14 +25,14 @@ type Counts struct {
 
 // Bins counts sets of samples in the same n bins from the lowest to the highest,
 // which are equally wide, or with log equally wide by ratio. What cannot be in
-// one, such as 0 with log, is Below.
+// one, such as 0 with log or NaN, is Below.
 func Bins(n int, log bool, names []string, samples ...[]float64) (edges []float64, sets []Counts) {
-	b := newBounds()
-	usable := func(v float64) bool { return finite(v) && (!log || v > 0) }
+	b := &bounds{math.Inf(1), math.Inf(-1)}
+	usable := func(v float64) bool { return math.Abs(v) <= far && (!log || v >= 1/far) }
 	for _, s := range samples {
 		for _, v := range s {
 			if usable(v) {
-				b.add(v)
+				b.low, b.high = min(b.low, v), max(b.high, v)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func (l *Lines) layout(c *canvas) {
 		}
 	}
 	if hidden > 0 {
-		c.note(fmt.Sprintf("Not shown, since a logarithmic axis has no place for 0 and less: %d points.", hidden))
+		c.note(fmt.Sprintf("Not shown: %d points for which an axis has no place, such as 0 on a logarithmic one.", hidden))
 	}
 	names, dots, lines := l.Groups, false, len(l.Bands) > 0
 	for _, s := range l.Series {
@@ -348,21 +348,21 @@ func (l *Lines) summary(points int) *Table {
 }
 
 // ECDF returns the share of samples that are at most x, as a series of steps. It
-// sorts a copy. Of many samples it keeps those at 1,000 equal steps of the share
-// and, towards both ends, at steps that become finer as the tail becomes rarer, so
-// that a logarithmic look at the tail is exact to the last sample.
+// sorts a copy. Of more than 2,000 samples it keeps those at 1,000 equal steps of
+// the share and, towards both ends, at steps that become finer as the tail becomes
+// rarer, so that a logarithmic look at the tail is exact to the last sample; every
+// share that it keeps is exact.
 func ECDF(name string, samples []float64) Series {
 	v := slices.DeleteFunc(slices.Clone(samples), func(x float64) bool { return !finite(x) })
 	slices.Sort(v)
 	s := Series{Name: name, Style: Step, Missed: len(samples) - len(v)}
 	n := len(v)
 	for i := range n {
-		rest := min(i+1, n-i)
-		if n > 2000 && i > 0 && i < n-1 && rest%max(1, rest/200) != 0 && i%(n/1000) != 0 {
-			continue
+		if i+1 < n && v[i+1] == v[i] {
+			continue // the share is that of the last of equal samples
 		}
-		if len(s.X) > 0 && s.X[len(s.X)-1] == v[i] {
-			s.Y[len(s.Y)-1] = float64(i+1) / float64(n)
+		rest := min(i+1, n-i)
+		if n > 2000 && len(s.X) > 0 && i < n-1 && rest%max(1, rest/200) != 0 && i%(n/1000) != 0 {
 			continue
 		}
 		s.X, s.Y = append(s.X, v[i]), append(s.Y, float64(i+1)/float64(n))

@@ -90,7 +90,9 @@ func thin(points []Point, left float64) []Point {
 // value is ready. Not for concurrent use.
 //
 // The line that it keeps has between 1,024 and 2,048 columns, more than twice what
-// a drawing shows, so the drawing is that of all points.
+// a drawing shows. Ends and extremes are where they were; what a drawing may lose
+// is an extreme of one of its columns beside a greater one less than half a column
+// away.
 type Thinner struct {
 	cells  []cell
 	start  float64 // x at which column 0 begins

@@ -46,6 +46,9 @@ func format(v float64, u Unit, digits int) string {
 	}
 	switch u {
 	case Ratio:
+		if math.Abs(v) >= 1e5 {
+			return significant(v, digits)
+		}
 		return minus(strconv.FormatFloat(v, 'f', ratioDigits(v), 64))
 	case Share:
 		return significant(100*v, digits) + "%"
