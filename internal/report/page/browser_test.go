@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvbench/kvbench/internal/chart"
 	"github.com/kvbench/kvbench/internal/report/browsertest"
 )
 
@@ -55,5 +56,34 @@ func TestBrowserFinds(t *testing.T) {
 		if !strings.Contains(strings.ToLower(found), c.says) {
 			t.Errorf("%q in the place of %q: found %q, want %q", c.new, c.old, found, c.says)
 		}
+	}
+}
+
+// TestLargeInBrowser opens a picture of a hundred trials: what it costs is bounded
+// by the number of lines, however many points each had.
+func TestLargeInBrowser(t *testing.T) {
+	l := &chart.Lines{Head: chart.Head{Title: "Queue depth", Description: "Many trials."}, X: chart.Axis{Label: "time", Unit: chart.Nanoseconds}, Y: chart.Axis{Label: "events waiting"}, Groups: []string{"base", "head"}}
+	const trials, points = 100, 100_000
+	for k := range trials {
+		var th chart.Thinner
+		v := 0.0
+		for i := range points {
+			v = max(0, v+float64((i*7919+k*104729)%201-99))
+			th.Add(float64(i)*1e3, v)
+		}
+		s := th.Series("trial")
+		s.Group = k % 2
+		l.Series = append(l.Series, s)
+	}
+	p := New("Large", "")
+	p.Section("Trials").Charts(l)
+	text := render(t, p)
+	file := write(t, text)
+	browser := browsertest.Browser(t)
+	browsertest.Check(t, browser, file, 1)
+	o := browsertest.Open(t, browser, file)
+	t.Logf("%d trials of %d points: %d bytes, %d elements, loaded in %v, laid out anew in %v", trials, points, len(text), o.Nodes, o.Loaded, o.Laid)
+	if len(text) > 2_000_000 || o.Nodes > 3000 {
+		t.Errorf("%d bytes and %d elements", len(text), o.Nodes)
 	}
 }
