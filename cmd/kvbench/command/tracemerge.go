@@ -22,7 +22,7 @@ sessions mean the same in all.
 A row stays behind those before it in its file, even if its time is earlier. All
 must have ids of the same number of tokens.`,
 		Example: `  kvbench trace merge chat.jsonl agents.jsonl --rebase --out both.jsonl
-  kvbench trace merge part-*.jsonl.gz --same-trace --out whole.parquet`,
+  kvbench trace merge part-1.jsonl.gz part-2.jsonl.gz --same-trace --out whole.parquet`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return fmt.Errorf("%s takes two traces or more and got %d; see '%s --help'", cmd.CommandPath(), len(args), cmd.CommandPath())
