@@ -405,7 +405,13 @@ func (s *sample) underLoad(m Metric, r Ratio) (refused, caution string) {
 	if of, to := s.shared(r.Of), s.shared(r.To); of != to && of != "" && to != "" {
 		return fmt.Sprintf("%s ran on %s and %s on %s, which do not compare", r.Of, of, r.To, to), ""
 	}
+	pace := s.serial(r.Of)
+	if other := s.serial(r.To); pace != other && pace != "" && other != "" {
+		return fmt.Sprintf("%s ran %s and %s %s, which do not compare", r.Of, pace, r.To, other), ""
+	}
 	switch {
+	case pace == "serially" && (m.Throughput() || m.Waiting()):
+		return "", "serial trials do one operation after another: no rate and no waiting of theirs is that of an index under load"
 	case m.Throughput() && (of.load() == KeepUp || to.load() == KeepUp):
 		return fmt.Sprintf("%d of %d trials kept up, so the window sets their throughput and not the index; shorten --duration until none keeps up, or compare latencies", kept, trials), ""
 	case m.Throughput() && kept > 0:
@@ -421,19 +427,30 @@ func (s *sample) underLoad(m Metric, r Ratio) (refused, caution string) {
 // shared says whether the trials of a variant ran on shared CPUs; "" if nothing
 // says so or not all say the same.
 func (s *sample) shared(name string) string {
+	return s.configured(name, "shared_cpus", "CPUs of their own", "shared CPUs")
+}
+
+// serial says in what manner the trials of a variant ran; "" as for shared.
+func (s *sample) serial(name string) string {
+	return s.configured(name, "serial", "at deadlines", "serially")
+}
+
+// configured says what all valid trials of a variant say of a field of their
+// configuration; "" if nothing says so or not all say the same.
+func (s *sample) configured(name, field, ifFalse, ifTrue string) string {
 	text := ""
 	for _, t := range s.last[name] {
 		if !t.Valid {
 			continue
 		}
 		config, _ := s.of[t]["config"].(map[string]any)
-		shared, ok := config["shared_cpus"].(bool)
+		is, ok := config[field].(bool)
 		if !ok {
 			return ""
 		}
-		now := "CPUs of their own"
-		if shared {
-			now = "shared CPUs"
+		now := ifFalse
+		if is {
+			now = ifTrue
 		}
 		if text != "" && now != text {
 			return ""
@@ -512,7 +529,7 @@ func (s *sample) warnings(a *Analysis) []Warning {
 	if block := m.Order.Block(len(m.Variants)); a.Planned%block != 0 {
 		add("unbalanced-plan", "the order of %d variants is balanced over %d rounds, and %d is no multiple of that: plan %d", len(m.Variants), block, a.Planned, (a.Planned/block+1)*block)
 	}
-	var shared []string
+	var shared, serial []string
 	for _, v := range a.Variants {
 		if v.Invalid > 0 {
 			add("invalid-trials", "%s: %d of %d trials invalid (%s), %d retried", v.Name, v.Invalid, v.Trials, countText(v.Rules), v.Retries)
@@ -520,6 +537,12 @@ func (s *sample) warnings(a *Analysis) []Warning {
 		if s.shared(v.Name) == "shared CPUs" {
 			shared = append(shared, v.Name)
 		}
+		if s.serial(v.Name) == "serially" {
+			serial = append(serial, v.Name)
+		}
+	}
+	if len(serial) > 0 {
+		add("serial", "trials did one operation after another (%s): rates and latencies are not comparable with those of other trials", strings.Join(serial, ", "))
 	}
 	if len(shared) > 0 {
 		add("shared-cpus", "threads of a trial shared CPUs (%s); figures are not comparable with those of pinned runs", strings.Join(shared, ", "))

@@ -214,6 +214,10 @@ func (l *loads) add(f figures) {
 	end, why := Metric{Path: "timing.end_ns"}.read(nil, f)
 	validity, _ := f["validity"].(map[string]any)
 	kept, known := validity["kept_up"].(bool)
+	config, _ := f["config"].(map[string]any)
+	if serial, _ := config["serial"].(bool); serial {
+		return // it is offered nothing at any time
+	}
 	if why != "" || !known || !(window > 0) || math.IsInf(end/window, 0) {
 		return
 	}
