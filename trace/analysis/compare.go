@@ -118,7 +118,7 @@ func Compare(a, b *Collector) (Comparison, error) {
 		out.Notes = append(out.Notes, fmt.Sprintf("the traces have %d and %d requests: what is reused grows with their number, so its distances are not of like with like; --requests %d compares as many of both",
 			a.requests, b.requests, min(a.requests, b.requests)))
 	} else {
-		out.Notes = append(out.Notes, fmt.Sprintf("the traces have %d and %d requests: what is reused grows with their number, so its distances are of the first %d of both",
+		out.Notes = append(out.Notes, fmt.Sprintf("the traces have %d and %d requests: what is reused grows with their number, so its distances are of the first %d of both; hits of caches are of all",
 			a.requests, b.requests, common*size))
 	}
 

@@ -80,7 +80,7 @@ type Options struct {
 }
 
 // Collector collects what Info needs, request by request. Memory grows with
-// distinct prefixes of prompts (30 bytes each, and 16 more at the end), distinct
+// distinct prefixes of prompts (some 30 bytes each, and 20 more at the end), distinct
 // arrival times in a row (12 bytes), named sessions, and distinct lengths, and
 // with nothing else. It is not for concurrent use.
 type Collector struct {
