@@ -16,7 +16,7 @@ import (
 )
 
 // experimentPage is the page of an experiment of rounds.
-func experimentPage(exp *rounds.Experiment, o Options) (*page.Page, error) {
+func experimentPage(exp *rounds.Experiment, timelines []*timeline, o Options) (*page.Page, error) {
 	a, err := exp.Analyse(o.Analyse)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func experimentPage(exp *rounds.Experiment, o Options) (*page.Page, error) {
 	if err := roundSections(p, exp, a); err != nil {
 		return nil, err
 	}
-	trialSections(p, trials)
+	trialSections(p, trials, timelines)
 	p.Section("Trials").Table(trialTable(exp))
 	machineSection(p, exp)
 	experimentProvenance(p, exp, a)

@@ -9,7 +9,7 @@ import (
 )
 
 // recordsPage is the page of records that belong to no experiment.
-func recordsPage(trials []trial, o Options) *page.Page {
+func recordsPage(trials []trial, timelines []*timeline, o Options) *page.Page {
 	title, lead := o.Title, ""
 	if len(trials) == 1 {
 		r := trials[0].Record
@@ -31,7 +31,7 @@ func recordsPage(trials []trial, o Options) *page.Page {
 		p.Section("Trials").Table(validityTable(trials))
 	}
 	addWarnings(p.Section("Warnings"), nil, trials)
-	trialSections(p, trials)
+	trialSections(p, trials, timelines)
 	p.Provenance(provenance(trials)...)
 	return p
 }
@@ -77,12 +77,13 @@ func recordVerdict(p *page.Page, t trial, name bool) {
 }
 
 // trialSections are those that every kind of report has.
-func trialSections(p *page.Page, trials []trial) {
+func trialSections(p *page.Page, trials []trial, timelines []*timeline) {
 	loadSection(p, trials)
+	timelineSection(p, timelines)
 	latencySection(p, trials)
-	queueSection(p, trials)
+	queueSection(p, trials, len(timelines) > 0)
 	threadSection(p, trials)
-	residentSection(p, trials)
+	residentSection(p, trials, len(timelines) > 0)
 	memorySection(p, trials)
 	if len(trials) > 0 {
 		p.Section("Configuration").Table(configurationTable(trials))

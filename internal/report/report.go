@@ -29,6 +29,9 @@ type Options struct {
 	// Gate is a verdict that was saved, shown first; nil: none. Only for an
 	// experiment.
 	Gate *gate.Report
+	// Timelines are files that 'kvbench replay --timeline' wrote, to show what
+	// records do not hold: depths, rates, latencies and resident blocks over time.
+	Timelines []string
 }
 
 // Build makes the page for paths: the folder of an experiment of rounds, the folder
@@ -36,6 +39,10 @@ type Options struct {
 func Build(paths []string, o Options) (*page.Page, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("nothing to report: name the folder of an experiment or of a sweep, or records")
+	}
+	timelines, err := readTimelines(o.Timelines)
+	if err != nil {
+		return nil, err
 	}
 	if len(paths) == 1 {
 		kind, err := kindOf(paths[0])
@@ -47,7 +54,7 @@ func Build(paths []string, o Options) (*page.Page, error) {
 			if err != nil {
 				return nil, err
 			}
-			return experimentPage(exp, o)
+			return experimentPage(exp, timelines, o)
 		}
 		if o.Gate != nil || o.Analyse.Ratios != nil || o.Analyse.Metrics != nil {
 			return nil, fmt.Errorf("%s is no experiment of rounds: a verdict, ratios and metrics are for one", paths[0])
@@ -57,7 +64,7 @@ func Build(paths []string, o Options) (*page.Page, error) {
 			if err != nil {
 				return nil, err
 			}
-			return sweepPage(paths[0], r, o), nil
+			return sweepPage(paths[0], r, timelines, o), nil
 		}
 	}
 	if o.Gate != nil || o.Analyse.Ratios != nil || o.Analyse.Metrics != nil {
@@ -67,7 +74,7 @@ func Build(paths []string, o Options) (*page.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return recordsPage(trials, o), nil
+	return recordsPage(trials, timelines, o), nil
 }
 
 type kind int

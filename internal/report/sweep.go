@@ -10,7 +10,7 @@ import (
 )
 
 // sweepPage is the page of a sweep.
-func sweepPage(dir string, r *sweep.Result, o Options) *page.Page {
+func sweepPage(dir string, r *sweep.Result, timelines []*timeline, o Options) *page.Page {
 	title := o.Title
 	if title == "" {
 		title = "Sweep over " + r.AxisName() + ": " + filepath.Base(filepath.Clean(dir))
@@ -37,7 +37,7 @@ func sweepPage(dir string, r *sweep.Result, o Options) *page.Page {
 	addWarnings(s, warnings, trials)
 	sweepCurves(p, r)
 	p.Section("Trials").Table(validityTable(trials))
-	trialSections(p, trials)
+	trialSections(p, trials, timelines)
 	p.Provenance(
 		page.Fact{Name: "source", Value: r.Plan.Source},
 		page.Fact{Name: "machine", Value: r.Plan.Machine},

@@ -305,9 +305,13 @@ func loadSection(p *page.Page, all []trial) {
 }
 
 // queueSection shows what waited.
-func queueSection(p *page.Page, all []trial) {
+func queueSection(p *page.Page, all []trial, timelines bool) {
 	s := p.Section("Queues and drain")
-	s.Missing("Records do not hold queue depths over time: there is what was unfinished when the last operation was issued, the highest number that was ever unfinished, and the time that the rest took.")
+	if timelines {
+		s.Text("Depths over time are in the section Over time. Records hold what was unfinished when the last operation was issued, the highest number that was ever unfinished, and the time that the rest took.")
+	} else {
+		s.Missing("Records do not hold queue depths over time: there is what was unfinished when the last operation was issued, the highest number that was ever unfinished, and the time that the rest took. 'kvbench replay --timeline' keeps the stamps of every operation, and 'kvbench report --timeline' shows them.")
+	}
 	trials := valid(all)
 	if len(trials) == 0 {
 		s.Missing("No trial is valid.")
@@ -472,7 +476,7 @@ func memorySection(p *page.Page, all []trial) {
 }
 
 // residentSection shows the resident blocks of ranks.
-func residentSection(p *page.Page, all []trial) {
+func residentSection(p *page.Page, all []trial, timelines bool) {
 	s := p.Section("Resident blocks")
 	var charts []chart.Chart
 	var without []string
@@ -502,7 +506,11 @@ func residentSection(p *page.Page, all []trial) {
 		charts = append(charts, c)
 	}
 	if len(charts) > 0 {
-		s.Missing("Records hold the counts after the drain, not over time.")
+		if timelines {
+			s.Text("After the drain; counts over time are in the section Over time.")
+		} else {
+			s.Missing("Records hold the counts after the drain, not over time; 'kvbench replay --timeline' and 'kvbench report --timeline' show these.")
+		}
 		s.Charts(charts...)
 	}
 	if len(without) > 0 {

@@ -28,12 +28,13 @@ also writes each as SVG, PNG and CSV.
 DIR is the folder of 'kvbench rounds' or of 'kvbench sweep --out', or one with
 records (*.json); RECORD is what 'kvbench replay --out' wrote. The verdict comes
 first: that of --gate, else what earlier looks of 'kvbench gate' noted in the
-experiment, else which intervals exclude 1. A report is no look at an experiment:
+experiment, else which intervals exclude 1. --timeline adds queue depths, rates,
+latencies and resident blocks over time, which records do not hold. A report is no look at an experiment:
 it gives no verdict of its own. What a record does not hold is said.`,
 		Example: `  kvbench report exp/ -o report.html
   kvbench gate exp/ --json-file gate.json; kvbench report exp/ --gate gate.json -o report.html
   kvbench report sweep/ -o sweep.html --figures figures/
-  kvbench report run.json -o run.html`,
+  kvbench replay trace.jsonl --out run.json --timeline run.parquet; kvbench report run.json --timeline run.parquet -o run.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fmt.Errorf("%s takes the folder of an experiment or of a sweep, or records; see '%s --help'", cmd.CommandPath(), cmd.CommandPath())
@@ -84,6 +85,7 @@ it gives no verdict of its own. What a record does not hold is said.`,
 	fl.StringVarP(&out, "output", "o", "", "HTML file to write; - is standard output")
 	fl.StringVar(&o.Title, "title", "", "heading of the report")
 	fl.StringVar(&gateFile, "gate", "", "verdict that 'kvbench gate --json-file' saved, to show first with its margins")
+	fl.StringArrayVar(&o.Timelines, "timeline", nil, "operations of a trial that 'kvbench replay --timeline' wrote, to show over time; repeatable")
 	fl.StringVar(&figures, "figures", "", "also write every picture into this folder, as SVG, PNG and CSV")
 	fl.StringArrayVar(&ratios, "ratio", nil, "ratio to show as A/B; repeatable (default: those of the experiment)")
 	fl.StringSliceVar(&metrics, "metric", nil, "metrics to compare (default: those of the experiment, else by load)")
@@ -91,6 +93,7 @@ it gives no verdict of its own. What a record does not hold is said.`,
 	_ = cmd.MarkFlagFilename("output", "html")
 	_ = cmd.MarkFlagFilename("gate", "json")
 	_ = cmd.MarkFlagDirname("figures")
+	_ = cmd.MarkFlagFilename("timeline", "parquet")
 	_ = cmd.RegisterFlagCompletionFunc("metric", fixed(rounds.Metrics()...))
 	return cmd
 }
