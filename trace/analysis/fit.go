@@ -327,10 +327,50 @@ func (f *fitter) fit() (Fitted, error) {
 	if err := p.Validate(); err != nil {
 		return Fitted{}, fmt.Errorf("no parameters of the generator fit the trace: %w", err)
 	}
+	if n <= mostCalibrated {
+		if err := calibrateTurns(&p, float64(n)/float64(len(f.roots))); err != nil {
+			return Fitted{}, err
+		}
+	}
 	if notes == nil {
 		notes = []string{}
 	}
 	return Fitted{p, notes, f.guessed > 0}, nil
+}
+
+// mostCalibrated is the number of requests up to which turns are calibrated: a
+// trace of more is so long that few of its sessions are cut.
+const mostCalibrated = 100_000
+
+// calibrateTurns changes the mean number of turns until the generated trace has as
+// many rows for each session. Sessions that are still going on when a trace ends,
+// and those that end as their prompts become too long, have fewer turns than they
+// would have, in the trace as in what is generated.
+func calibrateTurns(p *trace.GenerateParams, rows float64) error {
+	if p.MeanTurns <= 1 {
+		return nil
+	}
+	for range 4 {
+		t, err := trace.Generate(*p)
+		if err != nil {
+			return err
+		}
+		sessions := 0
+		for s := range t.Sessions() {
+			// Tool calls are rows without a session.
+			if t.Request(int(t.Turns(s)[0])).Session != "" {
+				sessions++
+			}
+		}
+		got := float64(t.Len()) / float64(sessions)
+		if got <= 1 || math.Abs(got/rows-1) < 0.005 {
+			return nil
+		}
+		// At most twice as many at once, as what is drawn is not the mean.
+		factor := clamp((rows-1)/(got-1), 0.5, 2)
+		p.MeanTurns = clamp(math.Round(1e4*(1+(p.MeanTurns-1)*factor))/1e4, 1, 1e3)
+	}
+	return nil
 }
 
 func clamp[T cmp.Ordered](v, least, most T) T { return min(max(v, least), most) }
