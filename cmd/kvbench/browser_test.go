@@ -17,8 +17,9 @@ func TestPagesInBrowser(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/browser",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"sweeps": sweeps,
-			"rounds": experiment("rounds", "--gap", "0s", "--quiet-limit", "0s", "--quick-host"),
+			"replays": replays,
+			"sweeps":  sweeps,
+			"rounds":  experiment("rounds", "--gap", "0s", "--quiet-limit", "0s", "--quick-host"),
 			// browses FILE N opens a page, which must have at least so many pictures.
 			"browses": func(ts *testscript.TestScript, neg bool, args []string) {
 				if neg || len(args) != 2 {
