@@ -176,6 +176,10 @@ type QueryLatencies struct {
 	IssueLag  Distribution `json:"issue_lag"`  // deadline to handed over, in ns
 	QueueWait Distribution `json:"queue_wait"` // handed over to started, in ns
 	Service   Distribution `json:"service"`    // started to finished, in ns
+	// What has become known of earlier requests by the deadline, first tokens and
+	// ends, booked before the service starts and part of the queue wait, in ns; no
+	// samples without a policy that reads LOAD.
+	Upkeep Distribution `json:"upkeep" schema:"optional"`
 	// Lookup in the index, in ns: the whole service without a policy, the first
 	// part of it with one, and no samples if the policy does not read CACHE.
 	Lookup Distribution `json:"lookup" schema:"optional"`

@@ -78,6 +78,7 @@ func withPolicy(r *Record) *Record {
 	r.Config.Policy = "kv:temperature=0.2"
 	r.Queries.Lookup = Distribution{N: 12031, Mean: 1500, P50: 1200, P90: 2500, P99: 6000, P999: 20000, Max: 900000}
 	r.Queries.Selection = Distribution{N: 12031, Mean: 450, P50: 400, P90: 700, P99: 1500, P999: 9000, Max: 80000}
+	r.Queries.Upkeep = Distribution{N: 12031, Mean: 350, P50: 100, P90: 900, P99: 4000, P999: 8000, Max: 20000}
 	r.Queries.Booking = Distribution{N: 12031, Mean: 250, P50: 200, P90: 300, P99: 800, P999: 5000, Max: 9000}
 	r.Policy = &Policy{
 		Name: "kv", Text: "kv:temperature=0.2", Full: "kv:overlap=1,temperature=0.2", Inputs: []string{"CACHE", "LOAD"}, Partitions: 2,

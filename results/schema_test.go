@@ -168,7 +168,7 @@ func TestSchemaNeedsEveryField(t *testing.T) {
 		"/event_threads": true, "/index": true, "/index/memory": true, "/index/shape": true,
 		"/config/assign": true, "/config/huge_pages": true,
 		"/policy": true, "/config/policy": true, "/config/serial": true, "/config/tracked_for": true,
-		"/queries/lookup": true, "/queries/selection": true, "/queries/booking": true,
+		"/queries/lookup": true, "/queries/selection": true, "/queries/booking": true, "/queries/upkeep": true,
 		"/config/approximate": true, "/config/ttl_ns": true,
 		"/resident_blocks/reachable_sum": true, "/resident_blocks/reachable_ranks": true,
 	}

@@ -186,11 +186,14 @@ func (s *summary) latencies(r *Record) {
 	}
 	row("query issue lag", r.Queries.IssueLag)
 	row("query queue wait", r.Queries.QueueWait)
+	if r.Policy != nil {
+		row("  of it upkeep of load", r.Queries.Upkeep)
+	}
 	row("query service", r.Queries.Service)
 	if r.Policy != nil {
-		row("  lookup", r.Queries.Lookup)
-		row("  selection", r.Queries.Selection)
-		row("  booking", r.Queries.Booking)
+		row("  of it lookup", r.Queries.Lookup)
+		row("  of it selection", r.Queries.Selection)
+		row("  of it booking", r.Queries.Booking)
 	}
 	row("query scheduled to finished", r.Queries.ScheduledToFinished)
 	row("event issue lag", r.Events.IssueLag)

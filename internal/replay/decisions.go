@@ -107,11 +107,14 @@ func (t *trial) policyRecord() *results.Policy {
 
 // policyLatencies are the parts of the service of a trial with a policy.
 func (t *trial) policyLatencies(rec *results.Record) {
-	var lookups, selections, bookings []int64
+	var upkeeps, lookups, selections, bookings []int64
 	for _, q := range t.queryThreads {
 		p := q.partition
 		for i := range min(len(p.choices), len(q.done)) {
 			c := &p.choices[i]
+			if p.load != nil {
+				upkeeps = append(upkeeps, c.upkeep)
+			}
 			if p.state.Cache != nil {
 				lookups = append(lookups, c.looked-q.done[i].started)
 			}
@@ -119,6 +122,7 @@ func (t *trial) policyLatencies(rec *results.Record) {
 			bookings = append(bookings, q.done[i].finished-c.selected)
 		}
 	}
+	rec.Queries.Upkeep = results.Summarize(upkeeps)
 	rec.Queries.Lookup = results.Summarize(lookups)
 	rec.Queries.Selection = results.Summarize(selections)
 	rec.Queries.Booking = results.Summarize(bookings)

@@ -146,13 +146,20 @@ func (q *queryThread) lookUp(op, laneID uint32) {
 }
 
 // choose lets the policy choose a rank. The state is brought up to the query's
-// deadline before the start, and what the record says of the choice is worked out
-// after the end: neither is part of any stamp.
+// deadline before the start, with a stamp of its own, and what the record says of
+// the choice is worked out after the end, with none.
 func (q *queryThread) choose(op, laneID uint32) {
 	t, p := q.trial, q.partition
 	o := &t.corpus.Ops[op]
 	locals := t.corpus.Locals(op)
+	var upkeep int64
+	if p.load != nil {
+		upkeep = t.clock.Now()
+	}
 	p.come(o.Deadline)
+	if p.load != nil {
+		upkeep = t.clock.Now() - upkeep
+	}
 	p.ask(o, locals)
 	cache := p.state.Cache != nil
 
@@ -174,7 +181,7 @@ func (q *queryThread) choose(op, laneID uint32) {
 		return
 	}
 	d := queryDone{op: op, lane: laneID, started: started, finished: finished}
-	c := choice{looked: looked, selected: selected, cost: chosen.Cost, slot: uint32(chosen.Slot), overlap: chosen.Overlap, rows: uint32(chosen.Candidates)}
+	c := choice{upkeep: upkeep, looked: looked, selected: selected, cost: chosen.Cost, slot: uint32(chosen.Slot), overlap: chosen.Overlap, rows: uint32(chosen.Candidates)}
 	if cache {
 		d.matched, d.rankHeld = uint32(len(q.answer.Touched())), q.answer.Score(indexer.Slot(o.Slot))
 		c.best = q.answer.Best()

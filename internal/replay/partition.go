@@ -43,6 +43,7 @@ type partition struct {
 
 // choice is what a query came to, beside its queryDone.
 type choice struct {
+	upkeep   int64 // ns that the load took to come to the deadline; 0 if nobody reads it
 	looked   int64 // stamp after the lookup; that of the start without one
 	selected int64 // stamp after the selection
 	cost     float64

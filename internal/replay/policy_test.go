@@ -234,6 +234,9 @@ func TestEveryPolicyInParallel(t *testing.T) {
 			if q.Selection.N != requests || q.Booking.N != requests || q.Lookup.N != map[bool]int64{true: requests}[cache] {
 				t.Errorf("%d lookups, %d selections, %d bookings", q.Lookup.N, q.Selection.N, q.Booking.N)
 			}
+			if load := cfg.Policy.Inputs().Has(policies.Load); q.Upkeep.N != map[bool]int64{true: requests}[load] || (q.Upkeep.Mean > 0) != load {
+				t.Errorf("upkeep %+v", q.Upkeep)
+			}
 			if sum := q.Lookup.Mean + q.Selection.Mean + q.Booking.Mean; math.Abs(sum-q.Service.Mean) > 1 {
 				t.Errorf("the parts have a mean of %v ns, the service %v", sum, q.Service.Mean)
 			}

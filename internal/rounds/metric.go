@@ -151,7 +151,7 @@ func (m Metric) Throughput() bool {
 func (m Metric) Waiting() bool {
 	group, rest, _ := strings.Cut(m.Path, ".")
 	part, _, _ := strings.Cut(rest, ".")
-	return group == "queries" && part != "service" && part != "lookup" && part != "selection" && part != "booking" || group == "events"
+	return group == "queries" && part != "service" && part != "lookup" && part != "selection" && part != "booking" && part != "upkeep" || group == "events"
 }
 
 // figures is a record as plain JSON.
