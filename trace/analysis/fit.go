@@ -190,22 +190,22 @@ const tokenMS = 20
 
 // systemPrompts finds what roots share with each other.
 func (f *fitter) systemPrompts() {
-	visits := make([]uint32, len(f.tree.parent)) // roots that have a node
+	visits := make([]uint32, len(f.tree.nodes)) // roots that have a node
 	for _, i := range f.roots {
-		for node := f.end[i]; node != 0; node = f.tree.parent[node] {
+		for node := f.end[i]; node != 0; node = f.tree.nodes[node].parent {
 			visits[node]++
 		}
 	}
-	depth := make([]int, len(f.tree.parent))
+	depth := make([]int, len(f.tree.nodes))
 	for n := 1; n < len(depth); n++ {
-		depth[n] = depth[f.tree.parent[n]] + 1
+		depth[n] = depth[f.tree.nodes[n].parent] + 1
 	}
 	f.system, f.first = counts{}, counts{}
 	begin := map[uint32]int{}
 	for _, i := range f.roots {
 		node := f.end[i]
 		for node != 0 && visits[node] < 2 {
-			node = f.tree.parent[node]
+			node = f.tree.nodes[node].parent
 		}
 		// The prompt ends somewhere in the next block.
 		tokens := 0

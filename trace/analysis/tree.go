@@ -11,10 +11,15 @@ import (
 //
 // It takes 16 bytes a node and 5.3 to 10.7 of the table that finds children.
 type tree struct {
-	parent []uint32
-	id     []uint64
-	visits []uint32 // requests that had the node; stays at its maximum
-	table  []uint32 // nodes by hash of (parent, id), linear probing; 0: free
+	nodes []node
+	table []uint32 // nodes by hash of (parent, id), linear probing; 0: free
+}
+
+// node is one block after another, in a line of the processor's cache.
+type node struct {
+	id     uint64
+	parent uint32
+	visits uint32 // requests that had the node; stays at its maximum
 }
 
 // maxNodes leaves room for more than twice as many slots in 32 bits: see stack.
@@ -23,39 +28,53 @@ const maxNodes = 1 << 30
 var errTooManyBlocks = errors.New("the trace has more than 2^30 distinct blocks, which is more than can be described; take a slice of it")
 
 func newTree() *tree {
-	return &tree{parent: make([]uint32, 1), id: make([]uint64, 1), visits: make([]uint32, 1), table: make([]uint32, 1<<10)}
+	return &tree{nodes: make([]node, 1), table: make([]uint32, 1<<10)}
 }
 
 // len returns the number of nodes without the root.
-func (t *tree) len() int { return len(t.parent) - 1 }
+func (t *tree) len() int { return len(t.nodes) - 1 }
 
 // walk appends the nodes of a prompt's blocks to path, adding those that are new,
 // and returns how many of them were known: the first ones.
 func (t *tree) walk(ids []uint64, path []uint32) (nodes []uint32, known int, err error) {
-	node := uint32(0)
+	at := uint32(0)
 	for i, id := range ids {
-		at := t.find(node, id)
-		next := t.table[at]
-		switch {
-		case next != 0:
+		next := t.child(at, id)
+		if next != 0 {
 			known = i + 1 // a known node has known parents
-		case len(t.parent) >= maxNodes:
-			return path, known, errTooManyBlocks
-		default:
-			next = uint32(len(t.parent))
-			t.parent, t.id, t.visits = append(t.parent, node), append(t.id, id), append(t.visits, 0)
-			t.table[at] = next
-			if len(t.parent) > len(t.table)/4*3 {
-				t.grow()
-			}
+		} else if next, err = t.add(at, id); err != nil {
+			return path, known, err
 		}
-		if t.visits[next] != ^uint32(0) {
-			t.visits[next]++
+		if n := &t.nodes[next]; n.visits != ^uint32(0) {
+			n.visits++
 		}
 		path = append(path, next)
-		node = next
+		at = next
 	}
 	return path, known, nil
+}
+
+// child returns the child of parent with the id, 0 if there is none.
+func (t *tree) child(parent uint32, id uint64) uint32 {
+	// Blocks that were new together have numbers in a row.
+	if next := parent + 1; int(next) < len(t.nodes) && t.nodes[next].id == id && t.nodes[next].parent == parent {
+		return next
+	}
+	return t.table[t.find(parent, id)]
+}
+
+// add adds a child that is not there yet.
+func (t *tree) add(parent uint32, id uint64) (uint32, error) {
+	if len(t.nodes) >= maxNodes {
+		return 0, errTooManyBlocks
+	}
+	next := uint32(len(t.nodes))
+	t.table[t.find(parent, id)] = next
+	t.nodes = append(t.nodes, node{id: id, parent: parent})
+	if len(t.nodes) > len(t.table)/4*3 {
+		t.grow()
+	}
+	return next, nil
 }
 
 // find returns where the child of parent with the id is in the table, or where
@@ -63,7 +82,7 @@ func (t *tree) walk(ids []uint64, path []uint32) (nodes []uint32, known int, err
 func (t *tree) find(parent uint32, id uint64) int {
 	mask := len(t.table) - 1
 	for at := int(mix(parent, id)) & mask; ; at = (at + 1) & mask {
-		if n := t.table[at]; n == 0 || t.id[n] == id && t.parent[n] == parent {
+		if n := t.table[at]; n == 0 || t.nodes[n].id == id && t.nodes[n].parent == parent {
 			return at
 		}
 	}
@@ -71,9 +90,9 @@ func (t *tree) find(parent uint32, id uint64) int {
 
 func (t *tree) grow() {
 	t.table = nil // free for the collector before the new one is made
-	t.table = make([]uint32, 1<<bits.Len(uint(len(t.parent))*4/3))
-	for n := 1; n < len(t.parent); n++ {
-		t.table[t.find(t.parent[n], t.id[n])] = uint32(n)
+	t.table = make([]uint32, 1<<bits.Len(uint(len(t.nodes))*4/3))
+	for n := 1; n < len(t.nodes); n++ {
+		t.table[t.find(t.nodes[n].parent, t.nodes[n].id)] = uint32(n)
 	}
 }
 
@@ -87,12 +106,12 @@ func mix(parent uint32, id uint64) uint64 {
 // ids returns the number of distinct ids and of those that were referenced more
 // than once.
 func (t *tree) ids() (distinct, repeated int) {
-	table := make([]uint32, 1<<bits.Len(uint(len(t.parent))*4/3))
-	more := make([]bool, len(t.parent))
+	table := make([]uint32, 1<<bits.Len(uint(len(t.nodes))*4/3))
+	more := make([]bool, len(t.nodes))
 	mask := len(table) - 1
-	for n := 1; n < len(t.parent); n++ {
-		at := int(mix(0, t.id[n])) & mask
-		for table[at] != 0 && t.id[table[at]] != t.id[n] {
+	for n := 1; n < len(t.nodes); n++ {
+		at := int(mix(0, t.nodes[n].id)) & mask
+		for table[at] != 0 && t.nodes[table[at]].id != t.nodes[n].id {
 			at = (at + 1) & mask
 		}
 		first := table[at]
@@ -101,7 +120,7 @@ func (t *tree) ids() (distinct, repeated int) {
 			table[at] = first
 			distinct++
 		}
-		if !more[first] && (int(first) != n || t.visits[n] > 1) {
+		if !more[first] && (int(first) != n || t.nodes[n].visits > 1) {
 			more[first] = true
 			repeated++
 		}
@@ -150,11 +169,11 @@ type Level struct {
 // shape describes the tree. references is the number of blocks that were walked.
 func (t *tree) shape(references int) Tree {
 	out := Tree{Nodes: t.len(), Levels: []Level{}}
-	n := len(t.parent)
+	n := len(t.nodes)
 	children, depth := make([]uint32, n), make([]uint32, n)
 	for i := 1; i < n; i++ {
-		children[t.parent[i]]++
-		depth[i] = depth[t.parent[i]] + 1
+		children[t.nodes[i].parent]++
+		depth[i] = depth[t.nodes[i].parent] + 1
 		out.MaxDepth = max(out.MaxDepth, int(depth[i]))
 	}
 	out.Roots = int(children[0])
@@ -165,12 +184,12 @@ func (t *tree) shape(references int) Tree {
 	for i := 1; i < n; i++ {
 		level := &out.Levels[bits.Len32(depth[i])-1]
 		level.Nodes++
-		if t.visits[i] > 1 {
+		if t.nodes[i].visits > 1 {
 			out.SharedNodes++
 			level.SharedNodes++
 		}
 		if depth[i] == 1 {
-			out.TopRootRequests = max(out.TopRootRequests, int(t.visits[i]))
+			out.TopRootRequests = max(out.TopRootRequests, int(t.nodes[i].visits))
 		}
 		switch c := int(children[i]); {
 		case c == 0:
