@@ -295,6 +295,12 @@ func TestExport(t *testing.T) {
 		switch r := bench.Result().(type) {
 		case *benchfmt.Result:
 			n++
+			// Whatever else is in it takes results apart that benchstat should compare.
+			for _, c := range r.Config {
+				if c.File && c.Key != "corpus" && c.Key != "cpu" {
+					t.Errorf("%s has the configuration %s", r.Name, c.Key)
+				}
+			}
 			if v, ok := r.Value("rates-achieved-block-ops/s"); !ok || v <= 0 {
 				t.Errorf("%s has no throughput", r.Name)
 			}

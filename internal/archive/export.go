@@ -260,7 +260,8 @@ func writeJSON[T table.Row](w io.Writer, rows Rows[T]) (n int64, err error) {
 }
 
 // writeBenchfmt writes the valid trials of measured rounds in the Go benchmark
-// format. benchstat -col /variant compares variants, without their pairing.
+// format. benchstat -col /variant compares variants, without their pairing. It makes
+// a table of its own for each configuration, so that has the corpus and the CPU alone.
 func writeBenchfmt(w io.Writer, trials []table.Trial, names []string) (n int64, err error) {
 	if len(names) == 0 {
 		names = usual
@@ -300,13 +301,8 @@ func writeBenchfmt(w io.Writer, trials []table.Trial, names []string) (n int64, 
 				res.Config = append(res.Config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
 			}
 		}
-		config("experiment", t.Experiment)
 		config("corpus", known(t.CorpusSHA256))
 		config("cpu", known(t.HostCPUModel))
-		config("kvbench", buildOf(t))
-		if t.Round != nil {
-			config("round", strconv.FormatInt(*t.Round, 10))
-		}
 		for _, c := range columns {
 			if v, ok := number(t, c.Column); ok {
 				res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: c.unit})

@@ -442,7 +442,9 @@ func (m Metric) BenchUnit() string {
 }
 
 // WriteBenchfmt writes the metrics of an analysis for every valid trial in the Go
-// benchmark format. benchstat -col /variant compares them, without their pairing.
+// benchmark format, in the order in which they ran. benchstat -col /variant compares
+// them, without their pairing. It makes a table of its own for each configuration, so
+// that has the corpus and the CPU alone.
 func (e *Experiment) WriteBenchfmt(w io.Writer, a *Analysis) error {
 	s := &sample{e: e, rounds: a.Planned}
 	if err := s.read(); err != nil {
@@ -469,8 +471,6 @@ func (e *Experiment) WriteBenchfmt(w io.Writer, a *Analysis) error {
 			Config: []benchfmt.Config{
 				{Key: "corpus", Value: []byte(a.Corpus), File: true},
 				{Key: "cpu", Value: []byte(a.Machine), File: true},
-				{Key: "round", Value: []byte(strconv.Itoa(t.Round)), File: true},
-				{Key: "slot", Value: []byte(strconv.Itoa(t.Slot)), File: true},
 			},
 			Name:  benchfmt.Name("Replay/variant=" + t.Variant),
 			Iters: 1,
