@@ -133,6 +133,7 @@ func (t *tally) add(o *fleet.Outcome, m *measure) bool {
 	again := &m.watch.again[o.Row]
 	f.AgainTokens += again.tokens
 	f.AgainHitTokens += again.hits
+	f.AgainHitBlocks += again.hits / int64(m.cfg.Engine.BlockSize)
 	f.OutputTokens += int64(o.Output)
 	f.Preemptions += int64(o.Preemptions)
 	t.end = max(t.end, o.Last)

@@ -197,6 +197,7 @@ type Figures struct {
 	// lost their blocks, AgainHitTokens of these came from the cache.
 	AgainTokens    int64 `json:"readmitted_tokens"`
 	AgainHitTokens int64 `json:"readmitted_hit_tokens"`
+	AgainHitBlocks int64 `json:"readmitted_hit_blocks"` // the same in whole blocks
 
 	TTFT    results.Distribution `json:"ttft"`    // from arrival to the first token
 	TPOT    results.Distribution `json:"tpot"`    // of a request with 2 tokens or more: mean time between them, which is ITL by request

@@ -56,9 +56,19 @@ Beside the policies there is an oracle, which knows the queues and caches of all
 ranks as they are, and the hits of two caches without engines: one of the size
 of all ranks together, and one without a bound.
 
-A request that no rank can ever hold is refused and counted.`,
+With --out the result goes into a folder: requests.parquet with one row for each
+request of each run, summary.json, and report.html with pictures. With --find-knee
+the speed-up is raised until too few requests hold --slo, so that policies are
+compared by the load that they carry. --explain shows one decision of each policy
+with what the router knew of every rank and how it truly was.
+
+A request that no rank can ever hold is refused and counted, or with --strict an
+error.`,
 		Example: `  kvbench simulate trace.jsonl --workers 8 --policy round-robin --policy least-loaded --policy kv
   kvbench simulate trace.jsonl --speed-up 1,4,8 --warm-up 0.5 --slo ttft=2s,tpot=50ms --json
+  kvbench simulate trace.jsonl --policy kv --policy kv-resident --speed-up 1,2,4 --seeds 5 --out cmp/
+  kvbench simulate trace.jsonl --policy kv --find-knee --slo ttft=2s,tpot=50ms
+  kvbench simulate conversation-small --policy kv --explain 700
   kvbench simulate conversation-small --time polynomial --gpu-blocks 4096`,
 		Args:              exactArgs("TRACE or NAME"),
 		ValidArgsFunction: completeTrace,

@@ -23,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
@@ -74,6 +75,10 @@ func create(dir string) (*folder, error) {
 	case !errors.Is(err, fs.ErrExist):
 		return nil, fmt.Errorf("the folder for the result: %w", err)
 	}
+	// Nothing is made in a folder that is somebody else's.
+	if err := f.empty(0); err != nil {
+		return nil, err
+	}
 	claim, err := os.OpenFile(f.path(unfinished), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%s: another comparison is being played into this folder, or one was killed in it; choose another folder, or remove it", dir)
@@ -85,15 +90,24 @@ func create(dir string) (*folder, error) {
 	if err := errors.Join(err, claim.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(claim.Name()))
 	}
-	// Whoever sees an empty folder now has the claim.
-	entries, err := os.ReadDir(dir)
-	if err == nil && len(entries) > 1 {
-		err = fmt.Errorf("%s is not empty; choose another folder", dir)
-	}
-	if err != nil {
+	// Somebody may have made something in between.
+	if err := f.empty(1); err != nil {
 		return nil, errors.Join(err, os.Remove(claim.Name()))
 	}
 	return f, nil
+}
+
+// empty returns an error if the folder has more than so many files. One with a
+// claim passes the first look: the attempt to claim it says more.
+func (f *folder) empty(but int) error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return fmt.Errorf("the folder for the result: %w", err)
+	}
+	if len(entries) <= but || but == 0 && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == unfinished }) {
+		return nil
+	}
+	return fmt.Errorf("%s is not empty; choose another folder", f.dir)
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
