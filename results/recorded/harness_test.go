@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,8 +68,16 @@ func where(t *testing.T, r *benchfmt.Result) string {
 	if model := r.GetConfig("cpu"); model != "" {
 		cpu = ", " + strings.Join(strings.Fields(model), " ")
 	}
-	return fmt.Sprintf("Commit %.12s, %s%s, %s CPUs, %s processes running or wanting to before it began.",
-		r.GetConfig("commit"), r.GetConfig("toolchain"), cpu, r.GetConfig("cpus"), r.GetConfig("load-before"))
+	load, err := strconv.ParseFloat(r.GetConfig("load-before"), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := ""
+	if load > 0.5 {
+		shared = ", so **other work shared the machine**"
+	}
+	return fmt.Sprintf("Commit %.12s, %s%s, %s CPUs, load average %.1f before it began%s.",
+		r.GetConfig("commit"), r.GetConfig("toolchain"), cpu, r.GetConfig("cpus"), load, shared)
 }
 
 // collect returns the values of a unit of the benchmarks whose name has a part.

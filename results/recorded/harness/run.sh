@@ -15,7 +15,7 @@ about() {
 	echo "commit: $(git rev-parse "${1:-HEAD}")"
 	echo "toolchain: $(go env GOVERSION)"
 	echo "cpus: $(nproc)"
-	echo "load-before: $(cut -d ' ' -f 1 /proc/loadavg)" # processes that ran or wanted to
+	echo "load-before: $(cut -d ' ' -f 1 /proc/loadavg)" # of the last minute
 }
 record() { # NAME: standard input becomes the file when it is whole
 	cat >"$work/$1"
