@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"math"
 	"strings"
 )
@@ -157,6 +158,9 @@ func (c *canvas) marker(group int, p Point, r float64, tip string) {
 	}
 }
 
+// legendNames is the number of names that a legend has.
+const legendNames = 2 * Groups
+
 // legend draws the signs of groups with their names from y on and returns where it
 // ends. More than Groups names look alike in part, which the note says.
 func (c *canvas) legend(y float64, names []string, dots, lines bool) float64 {
@@ -165,6 +169,10 @@ func (c *canvas) legend(y float64, names []string, dots, lines bool) float64 {
 	}
 	if len(names) > Groups {
 		c.note("More than 8 series: colours repeat.")
+	}
+	if n := len(names); n > legendNames {
+		c.note(fmt.Sprintf("The legend names %d of %d series; the table has all.", legendNames, n))
+		names = names[:legendNames]
 	}
 	const sign = 26
 	x := 8.0
