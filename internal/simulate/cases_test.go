@@ -10,11 +10,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/invariants"
 	"github.com/kvbench/kvbench/mocker/steptime"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
 	"github.com/kvbench/kvbench/trace"
 )
+
+// serial skips a test in which nothing is concurrent under the race detector, which
+// makes it long.
+func serial(t *testing.T) {
+	if invariants.Enabled && !audited {
+		t.Skip("nothing here is concurrent")
+	}
+}
 
 func requests(t testing.TB, rows ...trace.Request) *trace.Trace {
 	t.Helper()
@@ -50,7 +59,9 @@ func TestStrict(t *testing.T) {
 // TestPoolsOfTheirOwn: each rank has its own pool, which the engine, policies that
 // read CAPACITY, the shared cache and shares go by.
 func TestPoolsOfTheirOwn(t *testing.T) {
-	cfg := config(t, agentic(t, 400), "round-robin", "kv-resident", "eviction-pressure")
+	serial(t)
+	cfg := config(t, agentic(t, 300), "round-robin", "kv-resident", "eviction-pressure")
+	cfg.Oracle = false
 	cfg.Engine.RankBlocks = []int{4000, 600, 2000, 1000}
 	cfg.Detail, cfg.Window = true, 10*time.Second
 	res := run(t, cfg)
@@ -147,13 +158,14 @@ func TestBadPolicies(t *testing.T) {
 // TestAllRanksFull: when every rank runs all that it can, requests wait, lose their
 // blocks, and are all served in the end.
 func TestAllRanksFull(t *testing.T) {
+	serial(t)
 	var rows []trace.Request
-	for i := range 60 {
+	for i := range 24 {
 		rows = append(rows, trace.Request{InputLength: 1024, OutputLength: 600, HashIDs: []uint64{uint64(2 * i), uint64(2*i + 1)}})
 	}
 	for _, kind := range []string{VLLM, SGLang} {
 		cfg := config(t, requests(t, rows...), "round-robin", "least-loaded", "kv", "kv-resident")
-		cfg.Engine.Kind, cfg.Engine.Blocks, cfg.Workers = kind, 60, 2
+		cfg.Engine.Kind, cfg.Engine.Blocks, cfg.Workers, cfg.Bounds = kind, 60, 2, false
 		// More requests are admitted than can have their answers.
 		cfg.Engine.SGLang.Conservativeness = 0.1
 		cfg.Requests = func(run *RunResult, requests []Request) error {
@@ -171,7 +183,7 @@ func TestAllRanksFull(t *testing.T) {
 			return nil
 		}
 		for _, r := range run(t, cfg).Runs {
-			if f := r.Whole; f.Completed != 60 || f.OutputTokens != 60*600 || f.Queue.Max < int64(time.Second) || r.PeakWaiting == 0 && cfg.Window > 0 && r.EndNanos > int64(cfg.Window) {
+			if f := r.Whole; f.Completed != 24 || f.OutputTokens != 24*600 || f.Queue.Max < int64(time.Second) || r.PeakWaiting == 0 && cfg.Window > 0 && r.EndNanos > int64(cfg.Window) {
 				t.Errorf("%s, %s: %+v", kind, r.Policy, f)
 			}
 		}
@@ -181,14 +193,15 @@ func TestAllRanksFull(t *testing.T) {
 // TestApproximate: routers without events find what they sent somewhere, take it
 // for longer than it is there, and let it go.
 func TestApproximate(t *testing.T) {
-	tr := agentic(t, 800)
+	serial(t)
+	tr := agentic(t, 500)
 	hits := map[string]float64{}
 	for _, c := range []struct {
 		name, kind string
 		ttl        time.Duration
 	}{{"events", "", 0}, {"ttl", ApproximateTTL, 2 * time.Minute}, {"lru", ApproximateLRU, 0}, {"short", ApproximateTTL, time.Nanosecond}} {
 		cfg := config(t, tr, "kv", "round-robin")
-		cfg.Approximate, cfg.TTL, cfg.Routers = c.kind, c.ttl, 1
+		cfg.Approximate, cfg.TTL, cfg.Oracle, cfg.Bounds = c.kind, c.ttl, false, false
 		var first []byte
 		for parallel := range 2 {
 			cfg.Parallel = parallel + 1
@@ -203,7 +216,7 @@ func TestApproximate(t *testing.T) {
 				t.Errorf("%s: the second time was different", c.name)
 			}
 			kv := res.of(t, "kv")
-			if f := &kv.Whole; f.Completed != 800 || kv.Router.Orphaned+kv.Router.UnknownRemoved+kv.Router.Conflicting+kv.Router.Duplicate != 0 || kv.Router.Stored == 0 {
+			if f := &kv.Whole; f.Completed != 500 || kv.Router.Orphaned+kv.Router.UnknownRemoved+kv.Router.Conflicting+kv.Router.Duplicate != 0 || kv.Router.Stored == 0 {
 				t.Errorf("%s: %+v, %+v", c.name, kv.Router, f)
 			}
 			hits[c.name], hits["round-robin"] = kv.Whole.HitRatio, res.of(t, "round-robin").Whole.HitRatio
@@ -224,7 +237,8 @@ func TestApproximate(t *testing.T) {
 // TestRankings: of two policies of which one is better there is an order, of two
 // that do the same there is none, and the oracle has no place.
 func TestRankings(t *testing.T) {
-	cfg := config(t, agentic(t, 1200), "round-robin", "kv", "kv:temperature=0.000001")
+	serial(t)
+	cfg := config(t, agentic(t, 800), "round-robin", "kv", "kv:temperature=0.000001")
 	cfg.Engine.Blocks, cfg.Seeds = 4000, []uint64{1, 2}
 	res := run(t, cfg)
 	if len(res.Rankings) != 2 {
@@ -325,7 +339,7 @@ func TestKneeOrder(t *testing.T) {
 // TestFindKnee: a search over real runs gives the same however many go side by
 // side, and what it says of a load is what a run of that load says.
 func TestFindKnee(t *testing.T) {
-	cfg := config(t, agentic(t, 300), "round-robin", "kv")
+	cfg := config(t, agentic(t, 150), "round-robin", "kv")
 	search := DefaultKnee()
 	search.Share, search.Precision = 0.9, 0.2
 	cfg.Knee, cfg.SLO, cfg.Seeds, cfg.Bounds = &search, SLO{TTFT: 2 * time.Second}, []uint64{1, 2}, false
@@ -370,6 +384,7 @@ func TestFindKnee(t *testing.T) {
 // TestExplain: the decision that is explained is the one that a run makes, and what
 // it comes to is what the run has.
 func TestExplain(t *testing.T) {
+	serial(t)
 	cfg := config(t, agentic(t, 300), "round-robin", "kv", "kv-resident", "session", "prefix-threshold", "filter(near-least-load) score(cache=1) pick(min)")
 	cfg.Routers = 2
 	want := map[string]Request{}

@@ -24,7 +24,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kvbench/kvbench/internal/invariants"
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/mocker/steptime"
@@ -359,7 +358,7 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 		}
 	}
 	watch := newWatch(cfg.Workers, j.trace.Len(), strict)
-	if invariants.Enabled {
+	if audited {
 		if watch.audit, err = newAudit(cfg.Workers); err != nil {
 			return err
 		}

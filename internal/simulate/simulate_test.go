@@ -120,6 +120,7 @@ func TestSameBytes(t *testing.T) {
 // TestOneBigRank: with one rank whose cache never fills, policies do not differ,
 // and hit what a cache without engines does.
 func TestOneBigRank(t *testing.T) {
+	serial(t)
 	p := trace.ConversationParams()
 	p.Requests = 300
 	tr, err := trace.Generate(p)
@@ -146,6 +147,7 @@ func TestOneBigRank(t *testing.T) {
 
 // TestOrderings: what must come out whatever the numbers.
 func TestOrderings(t *testing.T) {
+	serial(t)
 	tr := agentic(t, 1000)
 	hit := map[int]float64{}
 	for _, workers := range []int{1, 2, 4, 8} {
@@ -223,6 +225,7 @@ func TestLongestPrefixCollapses(t *testing.T) {
 // TestStaleness: the later a router hears of ranks, the less a policy that
 // relies on it is worth.
 func TestStaleness(t *testing.T) {
+	serial(t)
 	hits := func(delay time.Duration) float64 {
 		cfg := config(t, agentic(t, 1000), "kv")
 		cfg.SpeedUps, cfg.EventDelay, cfg.LoadDelay = []float64{4}, delay, delay
@@ -410,6 +413,7 @@ func TestRefusals(t *testing.T) {
 // TestComparisons: a policy against itself under another name does not differ, one
 // that is better does, and estimates are those of the figures.
 func TestComparisons(t *testing.T) {
+	serial(t)
 	cfg := config(t, agentic(t, 1200), "round-robin", "kv", "least-loaded")
 	cfg.Workers, cfg.Engine.Blocks, cfg.WarmUp = 4, 4000, 0.2
 	res := run(t, cfg)

@@ -1,0 +1,5 @@
+//go:build invariants
+
+package simulate
+
+const audited = true
