@@ -21,7 +21,9 @@ func TestContradictions(t *testing.T) {
 		}
 		return r
 	}
-	tracked := slices.IndexFunc(lines, func(l []byte) bool { return bytes.Contains(bytes.ReplaceAll(l, []byte(" "), nil), []byte(`"track_resident_blocks":true`)) })
+	tracked := slices.IndexFunc(lines, func(l []byte) bool {
+		return bytes.Contains(bytes.ReplaceAll(l, []byte(" "), nil), []byte(`"track_resident_blocks":true`))
+	})
 	if found := Contradictions(fresh(tracked)); len(found) > 0 {
 		t.Fatalf("a record as it was written: %q", found)
 	}

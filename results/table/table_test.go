@@ -164,7 +164,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func roundTrip[T Row](t *testing.T) {
-	for _, n := range []int{0, 1, batchRows, 2*batchRows + 7} {
+	for _, n := range []int{0, 1, batchRows, batchRows + 7} {
 		rows := randomRows[T](uint64(n), n)
 		path := filepath.Join(t.TempDir(), "x.parquet")
 		write(t, path, rows, 1000)
@@ -173,6 +173,9 @@ func roundTrip[T Row](t *testing.T) {
 			t.Fatalf("%d rows of %d", len(got), n)
 		}
 		for i := range got {
+			if emptyIsNil(&rows[i]); reflect.DeepEqual(rows[i], got[i]) {
+				continue
+			}
 			if d := cmp.Diff(rows[i], got[i], cmp.FilterValues(func(a, b []string) bool { return len(a)+len(b) == 0 }, cmp.Ignore())); d != "" {
 				t.Fatalf("row %d: %s", i, d)
 			}
@@ -187,6 +190,16 @@ func roundTrip[T Row](t *testing.T) {
 		write(t, path, rows, 37)
 		if second, err := os.ReadFile(path); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%d rows in other pieces make other bytes (%v)", n, err)
+		}
+	}
+}
+
+// emptyIsNil makes empty lists nil, since a table does not tell them apart.
+func emptyIsNil(row any) {
+	v := reflect.ValueOf(row).Elem()
+	for _, f := range references(v.Type()) {
+		if x := v.Field(f); x.Kind() == reflect.Slice && x.Len() == 0 {
+			x.SetZero()
 		}
 	}
 }
@@ -292,7 +305,7 @@ func TestDamage(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	errs := 0
-	for range 500 {
+	for range 200 {
 		b := bytes.Clone(whole)
 		b[r.IntN(len(b))] ^= byte(1 + r.IntN(255))
 		if err := os.WriteFile(path, b, 0o666); err != nil {
@@ -307,8 +320,8 @@ func TestDamage(t *testing.T) {
 			}
 		}
 	}
-	if errs < 100 {
-		t.Errorf("only %d of 500 damaged files were refused", errs)
+	if errs < 40 {
+		t.Errorf("only %d of 200 damaged files were refused", errs)
 	}
 }
 
