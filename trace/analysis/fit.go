@@ -18,7 +18,7 @@ type Fitted struct {
 	// Notes say how what a trace does not record was told, one sentence each.
 	Notes []string `json:"notes"`
 
-	guessed bool // some continuations were told by prefixes
+	guessed bool // no session has two turns, and some requests continue others all the same
 }
 
 // Compare says how alike the trace that was fitted and a generated one are. Where
@@ -71,9 +71,9 @@ func (f *Fitted) WriteText(w io.Writer) error {
 //
 // A request continues another one if it is a later turn of its session, or else if
 // its prompt is longer than the prompt and answer of the other one, begins with
-// all full blocks of that prompt, and the last of them was new then. If several
-// continue the same one, the last to arrive is the next turn and the others are
-// tool calls. What all others begin with and share with each other is their system
+// all full blocks of that prompt, and the last of them was new then. Those told so
+// are tool calls if any session of the trace has two turns; else, of several that
+// continue the same one, all but the last to arrive. What all others begin with and share with each other is their system
 // prompt, up to the block. Lengths are fitted by the least Wasserstein distance, and
 // bursts by a hidden Markov model of two rates: see fitBursts.
 func Fit(t *trace.Trace) (Fitted, error) {
@@ -152,10 +152,10 @@ func (f *fitter) link() error {
 			f.end[i] = path[full-1]
 		}
 	}
-	// A later turn of the session is the next one, and all told by prefix are calls.
-	for i := range n {
-		if p := f.parent[i]; p >= 0 && t.SessionOf(i) == t.SessionOf(int(p)) && last[p] >= 0 {
-			f.tool[last[p]] = true
+	// Where sessions say which turn is the next, all that is told by prefix is a call.
+	if t.Sessions() < n {
+		for i, p := range f.parent {
+			f.tool[i] = p >= 0 && t.SessionOf(i) != t.SessionOf(int(p))
 		}
 	}
 	for i := range n {
@@ -335,7 +335,7 @@ func (f *fitter) fit() (Fitted, error) {
 	if notes == nil {
 		notes = []string{}
 	}
-	return Fitted{p, notes, f.guessed > 0}, nil
+	return Fitted{p, notes, f.guessed > 0 && t.Sessions() == n}, nil
 }
 
 // mostCalibrated is the number of requests up to which turns are calibrated: a
@@ -394,8 +394,7 @@ func (c counts) length() trace.Length {
 		values[i] = s.values[at]
 	}
 	least := math.Inf(1)
-	for step := range 81 {
-		sigma := float64(step) / 20
+	try := func(sigma float64) {
 		var factors [points]float64
 		for i, z := range normal {
 			factors[i] = math.Exp(sigma * z)
@@ -409,7 +408,7 @@ func (c counts) length() trace.Length {
 		}
 		// By ratio, as it is a scale.
 		low, high := math.Log(max(float64(l.Min), 1)), math.Log(max(float64(l.Max), 1))
-		for range 30 {
+		for range 25 {
 			a, b := low+(high-low)/3, high-(high-low)/3
 			if distance(math.Exp(a)) <= distance(math.Exp(b)) {
 				high = b
@@ -421,6 +420,14 @@ func (c counts) length() trace.Length {
 		if d := distance(median); d < least {
 			least, l.Median, l.Sigma = d, int(median), sigma
 		}
+	}
+	for step := range 21 {
+		try(float64(step) / 5)
+	}
+	for _, off := range []float64{0.1, 0.05} {
+		best := l.Sigma
+		try(math.Round(100*max(0, best-off)) / 100)
+		try(math.Round(100*(best+off)) / 100)
 	}
 	return l
 }
