@@ -24,6 +24,8 @@ type ResidentReadOptions struct {
 	Cases  []string
 	Rounds int // measured rounds, at least 1; one more is discarded
 	Progress
+
+	most int // bounds the selections of a metric, for tests; 0: no bound
 }
 
 // residentReadCase is a number of candidates and a layout of their counters.
@@ -115,9 +117,12 @@ func (r *Report) runResidentRead(ctx context.Context, o *ResidentReadOptions, c 
 	if err != nil {
 		return err
 	}
+	if o.most > 0 {
+		s.count = min(s.count, o.most)
+	}
 	name := c.name()
 	r.Work = append(r.Work, Work{name, fmt.Sprintf("%d candidates with %v counters of %d event threads; %d selections a round",
-		c.candidates, c.layout, min(residentThreads, c.candidates), s.count())})
+		c.candidates, c.layout, min(residentThreads, c.candidates), s.count)})
 	err = r.run(ctx, &o.Progress, name, variants, func(i int) (metrics []metric, err error) {
 		measure := func() error {
 			return onCPU(cpus[0], func() (err error) {
@@ -155,6 +160,7 @@ type countReader struct {
 	without, with *policies.Pipeline
 	state         policies.State
 	request       policies.Request
+	count         int // selections of a round
 }
 
 func newCountReader(c residentReadCase) (*countReader, error) {
@@ -162,7 +168,7 @@ func newCountReader(c residentReadCase) (*countReader, error) {
 	for slot := range threads {
 		threads[slot] = slot % residentThreads
 	}
-	s := &countReader{counters: indexer.NewResidentCounters(threads, c.layout), request: policies.Request{BlockSize: 16}}
+	s := &countReader{counters: indexer.NewResidentCounters(threads, c.layout), request: policies.Request{BlockSize: 16}, count: min(max(8_000_000/c.candidates, 2000), 50_000)}
 	cache := &matched{scores: make([]uint32, c.candidates)}
 	for slot := range threads {
 		s.counters.Store(indexer.Slot(slot), uint32(slot))
@@ -227,9 +233,6 @@ type firstRow struct{}
 func (firstRow) Inputs() policies.Inputs            { return 0 }
 func (firstRow) Pick(*policies.View, []float64) int { return 0 }
 
-// count is the number of selections of a round.
-func (s *countReader) count() int { return min(max(8_000_000/s.state.Slots, 2000), 50_000) }
-
 func (s *countReader) selections(p *policies.Pipeline, n int) error {
 	for range n {
 		if _, err := p.Select(&s.request, &s.state); err != nil {
@@ -248,7 +251,7 @@ func (s *countReader) measure(counts bool) ([]metric, error) {
 	if err := s.selections(p, 100); err != nil {
 		return nil, err
 	}
-	n := s.count()
+	n := s.count
 	before := mallocs()
 	start := time.Now()
 	err := s.selections(p, n)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestResidentReadMeasures(t *testing.T) {
-	o := &ResidentReadOptions{Cases: []string{"32", "1024-padded"}, Rounds: 2}
+	o := &ResidentReadOptions{Cases: []string{"32", "1024-padded"}, Rounds: 2, most: 2000}
 	r, err := ResidentRead(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,8 @@ type SelectionOptions struct {
 	Rounds int // measured rounds, at least 1; one more is discarded
 	Seed   uint64
 	Progress
+
+	most int // bounds the selections of a metric, for tests; 0: no bound
 }
 
 var selectionCandidates = []int{8, 64, 256, 1024, 4096, 10_000}
@@ -98,11 +100,14 @@ func (r *Report) runSelection(ctx context.Context, o *SelectionOptions, name str
 		if err != nil {
 			return err
 		}
+		if o.most > 0 {
+			s.count = min(s.count, o.most)
+		}
 		selectors, variants = append(selectors, s), append(variants, v.name)
 	}
 	s := selectors[0]
 	r.Work = append(r.Work, Work{name, fmt.Sprintf("a prompt of %d tokens in blocks of %d and %d candidates, of which %d hold a part of it and %d are active with it; %d selections a round",
-		selectionPrompt, selectionBlock, candidates, len(s.cache.touched), s.sharing, s.count())})
+		selectionPrompt, selectionBlock, candidates, len(s.cache.touched), s.sharing, s.count)})
 	sums := map[string]uint64{} // of the slots that the scan chose, by metric
 	return r.run(ctx, &o.Progress, name, variants, func(i int) ([]metric, error) {
 		metrics, chosen, err := selectors[i].measure()
@@ -143,6 +148,7 @@ type selector struct {
 	nextID   uint64 // of requests that come and go
 	oldest   uint64
 	rounds   int
+	count    int // selections that a metric is of
 }
 
 // newSelector makes the state: every rank has four requests of 1 to 4096 tokens,
@@ -157,7 +163,7 @@ func newSelector(candidates int, temperature float64, scan bool, seed uint64) (*
 	} else if recipe.Chooser == nil {
 		return nil, errors.New("the policy has no chooser")
 	}
-	s := &selector{load: policies.NewActiveLoad(candidates, 5*candidates)}
+	s := &selector{load: policies.NewActiveLoad(candidates, 5*candidates), count: min(max(4_000_000/candidates, 1000), 20_000)}
 	if s.pipeline, err = policies.NewPipeline(recipe, seed); err != nil {
 		return nil, err
 	}
@@ -199,9 +205,6 @@ func newSelector(candidates int, temperature float64, scan bool, seed uint64) (*
 	return s, nil
 }
 
-// count is the number of selections that a metric is of.
-func (s *selector) count() int { return min(max(4_000_000/s.state.Slots, 1000), 20_000) }
-
 // measure returns the metrics of a round and, for each, a sum of the slots chosen.
 func (s *selector) measure() (metrics []metric, chosen []uint64, err error) {
 	s.rounds++
@@ -218,7 +221,7 @@ func (s *selector) measure() (metrics []metric, chosen []uint64, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	n := s.count()
+	n := s.count
 	start := time.Now()
 	many, err := s.selections(n)
 	took := time.Since(start)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestDefaultSelectionMeasuresEveryMetric(t *testing.T) {
-	o := &SelectionOptions{Cases: []string{"8", "4096"}, Rounds: 1, Seed: 42}
+	o := &SelectionOptions{Cases: []string{"8", "4096"}, Rounds: 1, Seed: 42, most: 300}
 	var steps []string
 	o.Step = func(name string, _ int64) { steps = append(steps, name) }
 	r, err := DefaultSelection(t.Context(), o)

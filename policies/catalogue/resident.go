@@ -14,7 +14,7 @@ var stale = Param{Name: "stale", Type: Number, Default: "inf", Min: 0, Max: math
 const (
 	absentRule    = "A rank without a count, or of unknown capacity, costs the mean of the others, never what an empty one does."
 	evictionsRule = "The blocks that a placement would evict are max(0, resident + needed - capacity): resident is all blocks that the rank holds, used or idle, needed the blocks of the prompt without the leading ones that it holds. "
-	evictionsGap  = "Blocks of the answer are not in it, and evicting what nobody will ask for again costs as much as evicting a system prompt. A cache that is full stays full: after a while every rank evicts what it needs, and only the match tells them apart."
+	evictionsGap  = "Blocks of the answer are not in it, and evicting what nobody will ask for again costs as much as evicting a system prompt."
 )
 
 // unit is the parameter that says what evictions are counted in.
@@ -27,7 +27,7 @@ func residents() []Definition {
 			Name: "eviction-pressure", Summary: "the rank that would evict the fewest blocks",
 			Doc:       evictionsRule + "Picks the least of that plus load * the requests relative to the other candidates (0 to 1): with load below 1, load only decides between equal evictions. " + absentRule,
 			Source:    "ours; the resident counts are an experimental input",
-			GoesWrong: "Until caches are full nobody evicts and load alone decides. " + evictionsGap,
+			GoesWrong: "Until caches are full nobody evicts and load alone decides; once they are, every rank evicts what it lacks of the prompt, and the longest match wins however loaded it is. " + evictionsGap,
 			Params:    []Param{weight("load", "0.5", "the weight of the requests, relative to the other candidates"), stale},
 			Build: func(v Values) (policies.Recipe, error) {
 				return least(policies.Weighted{Name: "evictions", Scorer: residency.NewEvictions(false, v.Float("stale")), Weight: 1},
@@ -38,7 +38,7 @@ func residents() []Definition {
 			Name: "kv-resident", Summary: "the KV cost, and what the placement would evict",
 			Doc:       "Picks the least of the cost of kv plus evict * the blocks that the placement would evict. " + evictionsRule + absentRule + " With a temperature, a candidate is drawn as by the picker softmax.",
 			Source:    "the default cost of the router of NVIDIA Dynamo with a term of ours; the resident counts are an experimental input",
-			GoesWrong: evictionsGap,
+			GoesWrong: evictionsGap + " Once all caches are full it is kv with cached blocks worth more.",
 			Params:    append(append([]Param{}, kvParams...), weight("evict", "1", "blocks of prefill that an evicted block costs"), stale),
 			Build: func(v Values) (policies.Recipe, error) {
 				r, err := kvOf(v)
@@ -80,7 +80,7 @@ func residents() []Definition {
 			Kind: KindScorer, Name: "evictions", Summary: "the blocks that a placement would evict",
 			Doc:       evictionsRule + absentRule,
 			Source:    "ours; the resident counts are an experimental input",
-			GoesWrong: evictionsGap,
+			GoesWrong: evictionsGap + " Once all caches are full it tells no more than the match.",
 			Params:    []Param{unit, stale},
 			Build: func(v Values) (policies.Recipe, error) {
 				return scores(residency.NewEvictions(v.Choice("unit") == "capacity", v.Float("stale")))
