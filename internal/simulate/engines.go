@@ -37,7 +37,7 @@ type rankEngine interface {
 	fleet.Engine
 	Backlog() (tokens int64, requests int)
 	Cached(c *mocker.Chain, known int) int
-	Residency() engine.Residency
+	Residency(until int64) engine.Residency
 }
 
 // blocks returns the size of a rank's pool.

@@ -33,14 +33,18 @@ func least(class int) int64 {
 	return int64(class-shift<<fineBits) << shift
 }
 
-func (h *histogram) add(v int64) {
+func (h *histogram) add(v int64) { h.addMany(v, 1) }
+
+// addMany adds a value n times. Up to a sum of 2^53 the order of values does not
+// matter.
+func (h *histogram) addMany(v, n int64) {
 	c := class(v)
 	for c >= len(h.counts) {
 		h.counts = append(h.counts, make([]int64, max(4096, c+1-len(h.counts)))...)
 	}
-	h.counts[c]++
-	h.n++
-	h.sum += float64(v)
+	h.counts[c] += n
+	h.n += n
+	h.sum += float64(v) * float64(n)
 	h.max = max(h.max, v)
 }
 

@@ -81,6 +81,25 @@ func (m *measure) Gap(o *fleet.Outcome, ns int64) {
 	}
 }
 
+// Gaps implements fleet.GapsObserver.
+func (m *measure) Gaps(of []*fleet.Outcome, ns []int64) {
+	steady := 0
+	for _, o := range of {
+		m.maxGap[o.Row] = max(m.maxGap[o.Row], slices.Max(ns))
+		if o.Number >= m.warm {
+			steady++
+		}
+	}
+	for _, v := range ns {
+		m.whole.gaps.addMany(v, int64(len(of)))
+	}
+	if steady > 0 && m.warm > 0 {
+		for _, v := range ns {
+			m.steady.gaps.addMany(v, int64(steady))
+		}
+	}
+}
+
 // Outcome implements fleet.Observer.
 func (m *measure) Outcome(o *fleet.Outcome) {
 	good := m.whole.add(o, m)

@@ -126,7 +126,10 @@ func (r *router) close() {
 
 // Route implements fleet.Router.
 func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
-	locals, _ := a.Chain.Blocks(a.Chain.Prompt())
+	var locals []indexer.LocalHash
+	if r.inputs&(policies.Cache|policies.Load) != 0 {
+		locals, _ = a.Chain.Blocks(a.Chain.Prompt())
+	}
 	r.request = policies.Request{
 		ID:           a.ID,
 		Now:          time.Duration(now),
@@ -181,6 +184,11 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 		return int(choice.Slot), r.guess.route(now, &r.request, choice.Slot)
 	}
 	return int(choice.Slot), nil
+}
+
+// Hears implements fleet.Hearer.
+func (r *router) Hears() (events, load, looks bool) {
+	return r.writer != nil && r.guess == nil, r.load != nil || r.guess != nil, r.notes.explain != nil
 }
 
 // Event implements fleet.Router.
@@ -318,6 +326,9 @@ func (o *oracle) Route(now int64, a *fleet.Arrival) (int, error) {
 	}
 	return best, nil
 }
+
+// Hears implements fleet.Hearer.
+func (*oracle) Hears() (events, load, looks bool) { return false, false, true }
 
 // Event implements fleet.Router.
 func (*oracle) Event(int64, *indexer.Event) error { return nil }

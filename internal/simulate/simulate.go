@@ -421,7 +421,7 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 	}
 	r := m.result(totals)
 	r.Policy, r.SpeedUp, r.Seed = nameOf(j.policy), j.speedUp, j.seed
-	r.Residency = watch.residency()
+	r.Residency = watch.residency(totals.EndNanos)
 	if j.policy != nil {
 		r.Full = j.policy.Full
 	}

@@ -79,6 +79,22 @@ func (r *rankWatch) Token(at int64, id uint64, n int) {
 	r.next.Token(at, id, n)
 }
 
+// Tokens implements engine.TokenReader.
+func (r *rankWatch) Tokens(ids []uint64, at []int64) {
+	for _, id := range ids {
+		r.watch.output[id] += int32(len(at))
+	}
+	if next, ok := r.next.(engine.TokenReader); ok {
+		next.Tokens(ids, at)
+		return
+	}
+	for k, t := range at {
+		for _, id := range ids {
+			r.next.Token(t, id, int(r.watch.output[id])-len(at)+k+1)
+		}
+	}
+}
+
 // Preempted implements engine.Listener.
 func (r *rankWatch) Preempted(at int64, id uint64) { r.next.Preempted(at, id) }
 
@@ -86,10 +102,10 @@ func (r *rankWatch) Preempted(at int64, id uint64) { r.next.Preempted(at, id) }
 func (r *rankWatch) Done(at int64, id uint64) { r.next.Done(at, id) }
 
 // residency sums up at the end of the run.
-func (w *watch) residency() Residency {
+func (w *watch) residency(until int64) Residency {
 	var cached, dead float64
 	for i := range w.ranks {
-		r := w.ranks[i].Residency()
+		r := w.ranks[i].Residency(until)
 		cached += float64(r.Cached)
 		dead += float64(r.Dead)
 	}

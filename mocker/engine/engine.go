@@ -42,6 +42,16 @@ type Listener interface {
 	Done(at int64, id uint64)
 }
 
+// TokenReader is a Listener that takes tokens of many passes at a time: in the
+// place of a call of Token for each.
+type TokenReader interface {
+	Listener
+	// Tokens says that each of these requests, which have a token of their answers
+	// already, has one more at each of these times. Nothing else happened between
+	// them but KV events, which are told before. Both lists are borrowed.
+	Tokens(ids []uint64, at []int64)
+}
+
 // BlockReader is a Listener that can do without the blocks of events. Engines need
 // not name blocks then; the lists of Stored and Removed events can be empty.
 type BlockReader interface {

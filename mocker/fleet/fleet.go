@@ -16,6 +16,10 @@
 // randomness but the loss of events, so that the same arguments give the same
 // calls, whatever the machine.
 //
+// What ranks do between two arrivals does not depend on each other. Where it does
+// not decide when requests arrive either, each rank does it in a row (ahead.go), and
+// KV events of different ranks reach routers in another order than that of time.
+//
 // The package has no policy: a router is whatever picks a rank. It computes no
 // figures either; it tells an Observer what became of each request.
 package fleet
@@ -59,12 +63,13 @@ type Arrival struct {
 // NoRank is what a router returns that finds no rank for a request.
 const NoRank = -1
 
-// Router picks ranks. It is told what the ranks do after a delay; arguments are
-// borrowed for the call.
+// Router picks ranks. It is told what the ranks do after a delay, before the first
+// request for which it could matter; arguments are borrowed for the call.
 type Router interface {
 	// Route returns the rank for a request, or NoRank. An error ends the run.
 	Route(now int64, a *Arrival) (rank int, err error)
-	// Event is a KV event of a rank, with the rank as its slot.
+	// Event is a KV event of a rank, with the rank as its slot. Those of a rank
+	// come in order of time.
 	Event(now int64, ev *indexer.Event) error
 	// FirstToken says that a request which this router sent has its first token
 	// or, if it has none, that its prompt is computed. It does not come for a
@@ -72,6 +77,15 @@ type Router interface {
 	FirstToken(now int64, id uint64)
 	// Finished says that such a request is done or was refused by its rank.
 	Finished(now int64, id uint64)
+}
+
+// Hearer is a Router that can do without some of what ranks do. Engines are then
+// spared to tell it.
+type Hearer interface {
+	Router
+	// Hears says whether KV events, and whether first tokens and ends, matter to it;
+	// and whether it looks at engines itself when it is asked for a rank.
+	Hears() (events, load, looks bool)
 }
 
 // Outcome is what became of a request. Times are in ns.
@@ -94,16 +108,24 @@ type Outcome struct {
 	Preemptions int
 }
 
-// Observer is told what happens, in order of time.
+// Observer is told what happens, in order of time but for gaps.
 type Observer interface {
 	// Gap is the time between two tokens of the answer of a request, which is on its
-	// way; it is borrowed.
+	// way; it is borrowed. A request's gaps come before its end.
 	Gap(o *Outcome, ns int64)
 	// Outcome is a request at its end; it is borrowed.
 	Outcome(o *Outcome)
 	// Sample has the numbers of all ranks at the end of each Config.Sample, and at
 	// the end of the run. It is borrowed.
 	Sample(at int64, counts []engine.Counts)
+}
+
+// GapsObserver is an Observer that takes gaps together.
+type GapsObserver interface {
+	Observer
+	// Gaps says that each of these requests had all of these gaps. Both lists are
+	// borrowed.
+	Gaps(of []*Outcome, ns []int64)
 }
 
 // Config describes a run.
@@ -133,6 +155,8 @@ type Config struct {
 	Sample int64
 	// Seed draws the content of answers and the loss of events.
 	Seed uint64
+
+	inOrder bool // ranks do not run ahead of each other, for tests
 }
 
 func (c *Config) validate() error {
@@ -174,6 +198,8 @@ func Run(ctx context.Context, t *trace.Trace, cfg Config, obs Observer) (Totals,
 		cfg.Prompts = mocker.NewPrompts(t, cfg.BlockSize)
 	}
 	f := &fleet{trace: t, cfg: cfg, obs: obs, slotOf: make([]int32, t.Len()), ends: newEnds(cfg.Ranks), waits: make([]bool, cfg.Ranks)}
+	f.events, f.load, f.looks = f.hearing()
+	f.gaps, _ = obs.(GapsObserver)
 	for i := range cfg.Routers {
 		f.loss = append(f.loss, rand.New(rand.NewPCG(cfg.Seed, 0x6c6f7373<<16|uint64(i))))
 	}
@@ -190,7 +216,12 @@ func Run(ctx context.Context, t *trace.Trace, cfg Config, obs Observer) (Totals,
 	if err := f.start(); err != nil {
 		return Totals{}, err
 	}
-	err := f.run(ctx)
+	var err error
+	if f.ahead = f.independent() && !cfg.inOrder; f.ahead {
+		err = f.runAhead(ctx)
+	} else {
+		err = f.run(ctx)
+	}
 	if err == nil {
 		err = f.balance()
 	}
@@ -217,6 +248,16 @@ type fleet struct {
 	now     int64
 	turn    int // of the routers
 	failure error
+
+	events, load, looks bool // what routers hear or look at
+	gaps                GapsObserver
+
+	ahead   bool
+	told    []happened
+	pending pending
+	last    int64 // time of the last happening
+	of      []*Outcome
+	between []int64
 
 	flights []*flight // engines keep the chains, so that these stay where they are
 	unused  []int32
@@ -344,6 +385,11 @@ func (f *fleet) instant() error {
 	if err := f.arrivals(); err != nil {
 		return err
 	}
+	return f.beginDue()
+}
+
+// beginDue lets passes begin on the ranks that may have one to begin, by rank.
+func (f *fleet) beginDue() error {
 	slices.Sort(f.due)
 	for _, rank := range f.due {
 		f.waits[rank] = false
@@ -418,6 +464,10 @@ func (f *fleet) arrive(h happening) error {
 		return fmt.Errorf("request of line %d, row %d: %w", in.Line, h.row, err)
 	case rank == NoRank:
 		f.totals.Unrouted++
+		if f.ahead {
+			f.tellLater(happened{at: f.now, rank: afterRanks, slot: slot, ended: true})
+			return nil
+		}
 		return f.end(slot)
 	case rank < 0 || rank >= len(f.ranks):
 		return fmt.Errorf("request of line %d, row %d: the router picked rank %d, which does not exist; there are %d", in.Line, h.row, rank, len(f.ranks))
@@ -426,11 +476,20 @@ func (f *fleet) arrive(h happening) error {
 	e := f.ranks[rank].engine
 	if !f.ends.has(rank) {
 		if err := e.Advance(f.now); err != nil {
-			return err
+			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
 	if fl.Refused = e.Submit(f.now, engine.Request{ID: uint64(h.row), Chain: &fl.chain, Output: in.OutputLength}); fl.Refused != engine.Accepted {
 		f.totals.Refused++
+		if f.ahead {
+			// The next request that arrives now may look.
+			heard := f.load && f.cfg.LoadDelay == 0
+			if heard {
+				f.hear(f.now, message{finished: true, id: uint64(h.row), router: fl.Router})
+			}
+			f.tellLater(happened{at: f.now, rank: afterRanks, slot: slot, ended: true, heard: heard})
+			return nil
+		}
 		f.tellLoad(message{finished: true, id: uint64(h.row), router: fl.Router})
 		return f.end(slot)
 	}
@@ -510,11 +569,15 @@ type rank struct {
 func (r *rank) flight(id uint64) *flight { return r.fleet.flights[r.fleet.slotOf[id]] }
 
 // Event implements engine.Listener.
-func (r *rank) Event(_ int64, ev *indexer.Event) {
+func (r *rank) Event(at int64, ev *indexer.Event) {
 	f := r.fleet
 	f.totals.Events++
 	f.event = *ev
 	f.event.Slot = indexer.Slot(r.number)
+	if f.ahead {
+		f.eventAhead(at)
+		return
+	}
 	for i, router := range f.cfg.Routers {
 		if f.cfg.EventLoss > 0 && f.loss[i].Float64() < f.cfg.EventLoss {
 			f.totals.EventsLost++
@@ -548,12 +611,51 @@ func (r *rank) Token(at int64, id uint64, n int) {
 	fl.Output = n
 	if n == 1 {
 		fl.First = at
-		r.fleet.tellLoad(message{id: id, router: fl.Router})
+		r.firstToken(at, fl)
 	} else {
 		r.fleet.obs.Gap(&fl.Outcome, at-fl.Last)
 	}
 	fl.Last = at
 }
+
+func (r *rank) firstToken(at int64, fl *flight) {
+	if f := r.fleet; f.ahead {
+		f.tellLater(happened{at: at, rank: int32(r.number), slot: f.slotOf[fl.Row]})
+	} else {
+		f.tellLoad(message{id: uint64(fl.Row), router: fl.Router})
+	}
+}
+
+// Tokens implements engine.TokenReader.
+func (r *rank) Tokens(ids []uint64, at []int64) {
+	f := r.fleet
+	f.of, f.between = f.of[:0], f.between[:0]
+	for i := 1; i < len(at); i++ {
+		f.between = append(f.between, at[i]-at[i-1])
+	}
+	for _, id := range ids {
+		fl := r.flight(id)
+		f.obs.Gap(&fl.Outcome, at[0]-fl.Last)
+		fl.Output += len(at)
+		fl.Last = at[len(at)-1]
+		f.of = append(f.of, &fl.Outcome)
+	}
+	if len(f.between) == 0 {
+		return
+	}
+	if f.gaps != nil {
+		f.gaps.Gaps(f.of, f.between)
+		return
+	}
+	for _, ns := range f.between {
+		for _, o := range f.of {
+			f.obs.Gap(o, ns)
+		}
+	}
+}
+
+// ReadsBlocks implements engine.BlockReader.
+func (r *rank) ReadsBlocks() bool { return r.fleet.events }
 
 // Preempted implements engine.Listener.
 func (r *rank) Preempted(_ int64, id uint64) { r.flight(id).Preemptions++ }
@@ -563,9 +665,13 @@ func (r *rank) Done(at int64, id uint64) {
 	f, fl := r.fleet, r.flight(id)
 	if fl.Output == 0 {
 		fl.First, fl.Last = at, at
-		f.tellLoad(message{id: id, router: fl.Router})
+		r.firstToken(at, fl)
 	}
 	f.totals.Done++
+	if f.ahead {
+		f.tellLater(happened{at: at, rank: int32(r.number), slot: f.slotOf[id], ended: true})
+		return
+	}
 	f.tellLoad(message{finished: true, id: id, router: fl.Router})
 	f.fail(f.end(f.slotOf[id]))
 }
@@ -575,14 +681,14 @@ func (f *fleet) tellLoad(m message) {
 		f.news.addLoad(f.now+f.cfg.LoadDelay, m)
 		return
 	}
-	f.hear(m)
+	f.hear(f.now, m)
 }
 
-func (f *fleet) hear(m message) {
+func (f *fleet) hear(now int64, m message) {
 	if m.finished {
-		f.cfg.Routers[m.router].Finished(f.now, m.id)
+		f.cfg.Routers[m.router].Finished(now, m.id)
 	} else {
-		f.cfg.Routers[m.router].FirstToken(f.now, m.id)
+		f.cfg.Routers[m.router].FirstToken(now, m.id)
 	}
 }
 
@@ -603,6 +709,6 @@ func (f *fleet) deliver() error {
 		if !ok {
 			return nil
 		}
-		f.hear(m)
+		f.hear(f.now, m)
 	}
 }

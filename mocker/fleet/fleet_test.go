@@ -208,6 +208,9 @@ type checker struct {
 	index  indexer.Index
 	writer indexer.Writer
 	now    int64
+	routed int64
+	told   int64          // the last event
+	events []int64        // the last of each rank
 	sent   map[uint64]int // 1 sent, 2 had its first token, 3 finished
 	nextID []uint64
 	lossy  bool
@@ -218,7 +221,7 @@ func newChecker(t *rapid.T, ranks int, lossy bool) *checker {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	c := &checker{t: t, ranks: ranks, index: x, writer: x.Writer(0), sent: map[uint64]int{}, nextID: make([]uint64, ranks), lossy: lossy}
+	c := &checker{t: t, ranks: ranks, index: x, writer: x.Writer(0), sent: map[uint64]int{}, nextID: make([]uint64, ranks), lossy: lossy, events: make([]int64, ranks)}
 	for i := range ranks {
 		c.writer.Attach(indexer.Slot(i))
 	}
@@ -233,7 +236,10 @@ func (c *checker) at(now int64) {
 }
 
 func (c *checker) Route(now int64, a *Arrival) (int, error) {
-	c.at(now)
+	c.at(max(now, c.told))
+	if c.routed = now; c.told > now {
+		c.t.Fatalf("an event at %d is told before a request at %d", c.told, now)
+	}
 	if c.sent[a.ID] != 0 {
 		c.t.Fatalf("request %d arrives twice", a.ID)
 	}
@@ -246,7 +252,10 @@ func (c *checker) Route(now int64, a *Arrival) (int, error) {
 }
 
 func (c *checker) Event(now int64, ev *indexer.Event) error {
-	c.at(now)
+	if now < c.events[ev.Slot] || now < c.routed {
+		c.t.Fatalf("an event of rank %d at %d, after one at %d and a request at %d", ev.Slot, now, c.events[ev.Slot], c.routed)
+	}
+	c.events[ev.Slot], c.told = now, max(c.told, now)
 	if ev.ID < c.nextID[ev.Slot] || !c.lossy && ev.ID != c.nextID[ev.Slot] {
 		c.t.Fatalf("event %d of rank %d, %d was due", ev.ID, ev.Slot, c.nextID[ev.Slot])
 	}

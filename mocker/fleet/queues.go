@@ -147,6 +147,7 @@ type message struct {
 // eventMessage is a KV event with hashes of its own.
 type eventMessage struct {
 	at     int64
+	number int64 // breaks ties
 	router int
 	event  indexer.Event
 }
@@ -173,6 +174,11 @@ func (n *news) next() (at int64, ok bool) {
 }
 
 func (n *news) addEvent(at int64, router int, ev *indexer.Event) {
+	n.events.push(n.message(at, router, ev))
+}
+
+// message makes a message of an event that is borrowed.
+func (n *news) message(at int64, router int, ev *indexer.Event) *eventMessage {
 	var m *eventMessage
 	if last := len(n.unused) - 1; last >= 0 {
 		m = n.unused[last]
@@ -184,7 +190,7 @@ func (n *news) addEvent(at int64, router int, ev *indexer.Event) {
 	locals := append(m.event.Locals[:0], ev.Locals...)
 	m.at, m.router, m.event = at, router, *ev
 	m.event.Sequences, m.event.Locals = sequences, locals
-	n.events.push(m)
+	return m
 }
 
 func (n *news) takeEvent(now int64) (*eventMessage, bool) {

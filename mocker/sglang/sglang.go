@@ -197,9 +197,10 @@ func (e *Engine) Counts() engine.Counts {
 	return c
 }
 
-// Residency returns how long pages were in the cache until now.
-func (e *Engine) Residency() engine.Residency {
-	cached, dead := e.tree.residency()
+// Residency returns how long pages were in the cache until a time that is not
+// before the last change.
+func (e *Engine) Residency(until int64) engine.Residency {
+	cached, dead := e.tree.residency(until)
 	return engine.Residency{Cached: cached, Dead: dead}
 }
 

@@ -318,7 +318,7 @@ func TestTree(t *testing.T) {
 			if tr.pages != len(m.pages) || tr.idle != idle {
 				t.Fatalf("%d pages, %d idle, want %d and %d", tr.pages, tr.idle, len(m.pages), idle)
 			}
-			if c, d := tr.residency(); c != cached || d != unused {
+			if c, d := tr.residency(tr.now); c != cached || d != unused {
 				t.Fatalf("pages were there for %d, dead for %d, want %d and %d", c, d, cached, unused)
 			}
 		}

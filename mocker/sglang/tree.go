@@ -29,13 +29,13 @@ type tree struct {
 	dead   int64 // page-ns of those that are gone, after they were locked last
 }
 
-// residency returns for how long pages were there until now, in page-ns, and for
+// residency returns for how long pages were there until a time, in page-ns, and for
 // how long of it nobody locked them any more.
-func (t *tree) residency() (cached, dead int64) {
-	cached, dead = t.cached+int64(t.pages)*t.now-t.since, t.dead
+func (t *tree) residency(until int64) (cached, dead int64) {
+	cached, dead = t.cached+int64(t.pages)*until-t.since, t.dead
 	for i := range t.nodes {
 		if n := &t.nodes[i]; n.live && n.locks == 0 {
-			dead += int64(len(n.sequences)) * (t.now - n.idleSince)
+			dead += int64(len(n.sequences)) * (until - n.idleSince)
 		}
 	}
 	return cached, dead

@@ -76,11 +76,11 @@ func (c *cache) leave(p *piece, blocks int) {
 	c.gaps.dead += int64(blocks) * (c.now - p.idleSince)
 }
 
-// residency returns the sums until now.
-func (c *cache) residency() (cached, dead int64) {
-	cached, dead = c.gaps.cached+int64(c.gaps.blocks)*c.now-c.gaps.since, c.gaps.dead
+// residency returns the sums until a time that is not before the last change.
+func (c *cache) residency(until int64) (cached, dead int64) {
+	cached, dead = c.gaps.cached+int64(c.gaps.blocks)*until-c.gaps.since, c.gaps.dead
 	for p := c.oldest; p != none; p = c.pieces[p].next {
-		dead += int64(c.pieces[p].len()) * (c.now - c.pieces[p].idleSince)
+		dead += int64(c.pieces[p].len()) * (until - c.pieces[p].idleSince)
 	}
 	return cached, dead
 }

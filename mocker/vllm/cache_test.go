@@ -96,7 +96,7 @@ func TestCacheIsThePool(t *testing.T) {
 		var evict []indexer.SequenceHash
 		times := newStays()
 		compare := func() {
-			cached, dead := c.residency()
+			cached, dead := c.residency(c.now)
 			if wantCached, wantDead := times.sums(); cached != wantCached || dead != wantDead {
 				t.Fatalf("seed %d: blocks were there for %d, dead for %d; each by itself for %d and %d", seed, cached, dead, wantCached, wantDead)
 			}

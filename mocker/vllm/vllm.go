@@ -108,6 +108,8 @@ func (c *Config) Validate() error {
 type Engine struct {
 	cfg       Config
 	listener  engine.Listener
+	tokens    engine.TokenReader // the listener, if it is one
+	slow      bool               // do without decode, for tests
 	cache     *cache
 	watermark int
 
@@ -131,6 +133,7 @@ type Engine struct {
 	}
 
 	spans []span // scratch of admit
+	steps steps
 	event indexer.Event
 }
 
@@ -160,6 +163,7 @@ func New(cfg Config, listener engine.Listener) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, listener: listener, cache: newCache(cfg.Blocks, engine.ReadsBlocks(listener)), watermark: int(cfg.Watermark * float64(cfg.Blocks))}
 	e.blocked.id = -1
+	e.tokens, _ = listener.(engine.TokenReader)
 	return e, nil
 }
 
@@ -174,9 +178,10 @@ func (e *Engine) Counts() engine.Counts {
 	return c
 }
 
-// Residency returns how long blocks were in the cache until now.
-func (e *Engine) Residency() engine.Residency {
-	cached, dead := e.cache.residency()
+// Residency returns how long blocks were in the cache until a time that is not
+// before the last change.
+func (e *Engine) Residency(until int64) engine.Residency {
+	cached, dead := e.cache.residency(until)
 	return engine.Residency{Cached: cached, Dead: dead}
 }
 
@@ -262,6 +267,11 @@ func (e *Engine) Advance(to int64) error {
 			break
 		}
 		if !e.busy {
+			if ran, err := e.decode(to); err != nil {
+				return err
+			} else if ran {
+				continue
+			}
 			if err := e.Begin(); err != nil {
 				return err
 			}
