@@ -435,3 +435,45 @@ func TestWarningsByKind(t *testing.T) {
 		t.Errorf("the median of nothing is %v", n)
 	}
 }
+
+// TestExperimentWithoutTrials is one that has just begun, and one of which every
+// trial failed.
+func TestExperimentWithoutTrials(t *testing.T) {
+	dir := unpack(t, "tracking", nil)
+	journal := filepath.Join(dir, "journal.jsonl")
+	b, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(journal, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, root := html(t, []string{dir}, Options{})
+	if text := pagetest.Text(root); !strings.Contains(text, "0 of 28 planned rounds are done") || !strings.Contains(text, "NOT MEASURED") {
+		t.Error("the page does not say that nothing was measured")
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(b)) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		if x, ok := entry["trial"].(map[string]any); ok {
+			delete(x, "record")
+			x["valid"], x["failed"], x["output"] = false, true, "kvbench: no <memory>"
+			x["reasons"] = []any{map[string]any{"rule": "crashed", "detail": "exit status 2"}}
+		}
+		b, err := json.Marshal(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(append(b, '\n'))
+	}
+	if err := os.WriteFile(journal, []byte(out.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, root = html(t, []string{dir}, Options{})
+	if text := pagetest.Text(root); !strings.Contains(text, "kvbench: no <memory>") || !strings.Contains(text, "no valid pair") {
+		t.Error("the page does not say what failed")
+	}
+}
