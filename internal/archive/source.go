@@ -323,6 +323,9 @@ func (s *Source) Summarize() Summary {
 	}
 	if s.Table != nil && s.Trials == nil {
 		builds[buildText(s.Table.Meta.Version, s.Table.Meta.Commit, s.Table.Meta.Modified)] = true
+		if name := s.Table.Meta.Facts["trace_name"]; name != "" {
+			traces[name] = true
+		}
 	}
 	if s.Simulation != nil {
 		traces[s.Simulation.Trace.Name] = true

@@ -292,6 +292,10 @@ func (c *Comparison) writeFigures(w io.Writer, pair [2]string) error {
 	if _, err := fmt.Fprintln(w, printable(name)); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(c.Figures, func(f Figure) bool { return f.VariantA == pair[0] && f.VariantB == pair[1] }) {
+		_, err := fmt.Fprint(w, "  no valid trial on either side\n\n")
+		return err
+	}
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(out, "  metric\tA\tB\tB/A\tinterval\ttrials\t")
 	for _, f := range c.Figures {
