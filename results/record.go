@@ -353,7 +353,8 @@ type Approximate struct {
 // partition, that sees the load of its own dispatches alone. The load follows the
 // trace's own timing on the ranks that the policy chose, while the KV events stay
 // those of the ranks that the trace's draw chose: this measures what a selection
-// costs, and says little of how well it serves.
+// costs, and says little of how well it serves. In a window much shorter than the
+// trace, a query that is late finds in the index what its own request stored.
 type Policy struct {
 	Name       string   `json:"name"`       // name of the policy; "composed" if it is made of components
 	Text       string   `json:"text"`       // shortest text that means this policy

@@ -103,11 +103,15 @@ func (s *summary) what(r *Record) {
 	} else {
 		s.wrap("threads  ", fmt.Sprintf("1 query issuer, %d event issuer%s, %d query, %d event%s", c.EventIssuers, plural(c.EventIssuers), c.QueryThreads, c.EventThreads, assigned))
 	}
+	pins := fmt.Sprintf("query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c))
+	if c.Serial {
+		pins = fmt.Sprintf("all of them on %s%s", c.BackendCPUs, readerCPU(c))
+	}
 	switch {
 	case c.Pinned && c.SharedCPUs:
-		s.wrap("CPUs     ", fmt.Sprintf("pinned and SHARED: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
+		s.wrap("CPUs     ", "pinned and SHARED: "+pins)
 	case c.Pinned:
-		s.wrap("CPUs     ", fmt.Sprintf("pinned: query issuer %s, issuers %s, backend %s%s", c.QueryIssuerCPU, c.IssuerCPUs, c.BackendCPUs, readerCPU(c)))
+		s.wrap("CPUs     ", "pinned: "+pins)
 	default:
 		s.wrap("CPUs     ", "SHARED, not pinned: any of "+orUnknown(r.Provenance.Host.AllowedCPUs))
 	}

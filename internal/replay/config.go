@@ -13,6 +13,7 @@ import (
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/results/table"
 )
 
@@ -63,9 +64,10 @@ type Config struct {
 	// are then those of the corpus, and rates and latencies mean little.
 	Serial bool
 	// Decisions, if set, is called once after the run with what the policy chose,
-	// one row for each query in the order of the corpus. It is not called if a
-	// query thread did not come back from its lookup.
-	Decisions func(rows iter.Seq[table.Decision]) error
+	// one row for each query in the order of the corpus, and whether the trial is
+	// valid: if not, rows may be missing. It is not called if a query thread did
+	// not come back from its lookup.
+	Decisions func(v *results.Validity, rows iter.Seq[table.Decision]) error
 	// Timeline, if set, is called once after the run with every operation and its
 	// stamps, in the order of the corpus.
 	Timeline func(rows iter.Seq[table.Operation]) error

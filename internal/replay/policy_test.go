@@ -21,6 +21,7 @@ import (
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
+	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/results/table"
 )
 
@@ -34,8 +35,8 @@ func parsePolicy(t testing.TB, text string, added ...catalogue.Definition) *cata
 }
 
 // keep returns a Config.Decisions that collects rows.
-func keep(rows *[]table.Decision) func(iter.Seq[table.Decision]) error {
-	return func(seq iter.Seq[table.Decision]) error {
+func keep(rows *[]table.Decision) func(*results.Validity, iter.Seq[table.Decision]) error {
+	return func(_ *results.Validity, seq iter.Seq[table.Decision]) error {
 		*rows = slices.Collect(seq)
 		return nil
 	}
@@ -390,7 +391,7 @@ func TestPolicyConfigRefuses(t *testing.T) {
 		t.Error("the index was opened for a trial that cannot be")
 	}
 	cfg.Policy = parsePolicy(t, "kv")
-	cfg.Decisions = func(iter.Seq[table.Decision]) error { return context.Canceled }
+	cfg.Decisions = func(*results.Validity, iter.Seq[table.Decision]) error { return context.Canceled }
 	if rec, err := Run(context.Background(), cfg); err == nil || rec == nil {
 		t.Errorf("decisions that cannot be written: record %v, %v; the measurement must not be lost", rec != nil, err)
 	}

@@ -184,7 +184,7 @@ func Run(ctx context.Context, cfg Config) (rec *results.Record, err error) {
 		}
 	}
 	if cfg.Decisions != nil && !t.lost {
-		if err := cfg.Decisions(t.decisions()); err != nil {
+		if err := cfg.Decisions(&rec.Validity, t.decisions()); err != nil {
 			return rec, fmt.Errorf("decisions: %w", err)
 		}
 	}

@@ -84,6 +84,9 @@ func (t *trial) warn(rec *results.Record) {
 	if t.cfg.Serial {
 		say("one operation after another (--serial): no rate and no latency is comparable with that of another trial, but decisions are")
 	}
+	if x := rec.Policy; x != nil && x.ChosenBlocks >= 0 && !t.cfg.Serial && !rec.Validity.KeptUp {
+		say("the policy chose late: when a query was looked up, the index held events that were due after it, those of its own request too, so that more was matched than a router would have seen; --serial has the order of the corpus")
+	}
 	p := &t.cfg.Placement
 	if p.Note != "" {
 		say("%s; figures are not comparable with those of a pinned run", p.Note)

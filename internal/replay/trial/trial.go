@@ -127,16 +127,21 @@ func IsCorpus(source string) (bool, error) {
 // DecisionsTo returns what replay.Config.Decisions needs to write the decisions to
 // a Parquet file. Its metadata does not name the command line of a serial trial,
 // so that equal decisions are equal bytes.
-func DecisionsTo(path string, overwrite bool, cfg *replay.Config, argv []string) func(iter.Seq[table.Decision]) error {
-	return func(rows iter.Seq[table.Decision]) error {
+func DecisionsTo(path string, overwrite bool, cfg *replay.Config, argv []string) func(*results.Validity, iter.Seq[table.Decision]) error {
+	return func(v *results.Validity, rows iter.Seq[table.Decision]) error {
 		if cfg.Serial {
 			argv = nil
 		}
 		facts := workFacts(cfg)
 		facts["policy"] = cfg.Policy.Full
 		facts["query_threads"] = strconv.Itoa(cfg.Placement.Threads.QueryThreads)
+		facts["query_lanes"] = strconv.Itoa(cfg.QueryLanes) // 0: the default
 		facts["serial"] = strconv.FormatBool(cfg.Serial)
-		return writeTable(path, overwrite, table.NewMeta(argv, facts), rows)
+		meta := table.NewMeta(argv, facts)
+		for _, r := range v.Reasons {
+			meta.Warnings = append(meta.Warnings, "the trial is not valid: "+r.Rule+": "+r.Detail)
+		}
+		return writeTable(path, overwrite, meta, rows)
 	}
 }
 
