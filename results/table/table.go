@@ -245,16 +245,33 @@ func Open[T Row](path string) (*Reader[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := open[T](file)
+	size, err := sizeOf(file)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
 	}
-	r.path = path
+	r, err := open[T](file, size)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	r.path, r.file = path, file
 	return r, nil
 }
 
-func open[T Row](file *os.File) (r *Reader[T], err error) {
-	table, schema, meta, err := head(file)
+// sizeOf returns the size of a file that can be a table.
+func sizeOf(file *os.File) (int64, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if info.IsDir() {
+		return 0, errors.New("it is a folder; name a Parquet file")
+	}
+	return info.Size(), nil
+}
+
+func open[T Row](in io.ReaderAt, size int64) (r *Reader[T], err error) {
+	defer damage(&err)
+	table, schema, meta, err := head(in, size)
 	if err != nil {
 		return nil, err
 	}
@@ -264,21 +281,13 @@ func open[T Row](file *os.File) (r *Reader[T], err error) {
 	if err := sameColumns(parquet.SchemaOf(*new(T)), table.Schema()); err != nil {
 		return nil, err
 	}
-	defer damage(&err)
-	return &Reader[T]{file: file, in: parquet.NewGenericReader[T](table), meta: meta}, nil
+	return &Reader[T]{in: parquet.NewGenericReader[T](table), meta: meta}, nil
 }
 
 // head reads the footer of a file.
-func head(file *os.File) (table *parquet.File, schema string, meta Meta, err error) {
+func head(in io.ReaderAt, size int64) (table *parquet.File, schema string, meta Meta, err error) {
 	defer damage(&err)
-	info, err := file.Stat()
-	if err != nil {
-		return nil, "", meta, err
-	}
-	if info.IsDir() {
-		return nil, "", meta, errors.New("it is a folder; name a Parquet file")
-	}
-	if table, err = parquet.OpenFile(file, info.Size()); err != nil {
+	if table, err = parquet.OpenFile(in, size); err != nil {
 		return nil, "", meta, fmt.Errorf("not a Parquet file, or a damaged one: %w", err)
 	}
 	schema, ok := table.Lookup(SchemaKey)
@@ -375,7 +384,11 @@ func Kind(path string) (schema string, rows int64, meta Meta, err error) {
 		return "", 0, meta, err
 	}
 	defer file.Close()
-	table, schema, meta, err := head(file)
+	size, err := sizeOf(file)
+	if err != nil {
+		return "", 0, meta, fmt.Errorf("%s: %w", path, err)
+	}
+	table, schema, meta, err := head(file, size)
 	if err != nil {
 		return "", 0, meta, fmt.Errorf("%s: %w", path, err)
 	}
