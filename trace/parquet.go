@@ -18,7 +18,7 @@ const ParquetSchema = "kvbench.trace/v1"
 
 // The keys of the metadata of a table.
 const (
-	ParquetSchemaKey    = "kvbench.trace.schema"
+	ParquetSchemaKey    = "kvbench.schema"
 	ParquetBlockSizeKey = "kvbench.trace.block_size_tokens"
 	ParquetGeneratorKey = "kvbench.trace.generator"
 )
