@@ -42,6 +42,7 @@ type ActiveLoad struct {
 	freeHold uint32
 	byNode   probe
 
+	ids     []indexer.LocalHash
 	path    []uint32 // nodes of the prompt last looked up, in order
 	shared  []uint32
 	sharing []indexer.Slot
@@ -61,13 +62,14 @@ type activeRequest struct {
 	nextOfSlot, prevOfSlot uint32
 }
 
-// loadNode is one block of active prompts.
+// loadNode is one block of active prompts, or a stretch of them.
 type loadNode struct {
 	local  indexer.LocalHash
 	parent uint32
 	first  uint32 // its holds; of a free node the next free one
 	count  uint32 // of holds, 0 only if free
 	child  uint32 // the one last looked up; it may be gone since, or be another block
+	end    uint32 // blocks of a prompt up to its end
 }
 
 // hold is one block on one rank.
@@ -144,6 +146,8 @@ func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) e
 		return fmt.Errorf("request %d: %d cached tokens of %d", r.ID, cachedTokens, r.PromptTokens)
 	case len(r.Locals) > r.Blocks():
 		return fmt.Errorf("request %d: %d hashes for a prompt of %d blocks", r.ID, len(r.Locals), r.Blocks())
+	case r.Stretches != nil && !follow(r.Stretches, len(r.Locals)):
+		return fmt.Errorf("request %d: stretches %v of %d blocks", r.ID, r.Stretches, len(r.Locals))
 	case l.find(r.ID) != 0:
 		return fmt.Errorf("request %d is active already", r.ID)
 	}
@@ -153,7 +157,7 @@ func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) e
 		id: r.ID, dispatched: r.Now, slot: slot,
 		prefill: int64(r.PromptTokens - cachedTokens),
 		own:     int64(r.Blocks() - len(r.Locals)),
-		last:    l.take(r.Locals, slot),
+		last:    l.take(l.steps(r), r.Stretches, slot),
 	}
 	if a.last != 0 {
 		l.holds[a.last].refs++
@@ -178,6 +182,18 @@ func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) e
 	l.requests[slot]++
 	l.changes.add(slot)
 	return nil
+}
+
+// follow says whether stretches follow each other and are so many blocks.
+func follow(stretches []Stretch, blocks int) bool {
+	end := uint32(0)
+	for _, s := range stretches {
+		if s.End <= end {
+			return false
+		}
+		end = s.End
+	}
+	return int(end) == blocks
 }
 
 // FirstToken says that the request has its first token: nothing is left to
@@ -244,11 +260,23 @@ func (l *ActiveLoad) Forget(slot indexer.Slot) {
 
 // columns fills the input LOAD for a request.
 func (l *ActiveLoad) columns(r *Request, out *LoadColumns) {
-	l.share(r.Locals)
+	l.share(l.steps(r))
 	*out = LoadColumns{
 		Known: l.known, PrefillTokens: l.prefill, DecodeBlocks: l.decode, Requests: l.requests,
 		SharedBlocks: l.shared, Sharing: l.sharing, Changes: &l.changes,
 	}
+}
+
+// steps returns the names of a prompt's nodes, from the root on.
+func (l *ActiveLoad) steps(r *Request) []indexer.LocalHash {
+	if r.Stretches == nil {
+		return r.Locals
+	}
+	l.ids = l.ids[:0]
+	for _, s := range r.Stretches {
+		l.ids = append(l.ids, indexer.LocalHash(s.ID))
+	}
+	return l.ids
 }
 
 // share sets shared and sharing for a prompt.
@@ -270,7 +298,7 @@ func (l *ActiveLoad) share(locals []indexer.LocalHash) {
 		count = n.count
 		for h := n.first; h != 0; h = l.holds[h].next {
 			if slot := l.holds[h].slot; l.shared[slot] == 0 {
-				l.shared[slot] = uint32(depth)
+				l.shared[slot] = n.end
 				l.sharing = append(l.sharing, slot)
 			}
 		}
@@ -318,7 +346,7 @@ func (l *ActiveLoad) hold(node uint32, slot indexer.Slot) uint32 {
 }
 
 // take makes the rank hold the blocks and returns the hold of the last one.
-func (l *ActiveLoad) take(locals []indexer.LocalHash, slot indexer.Slot) uint32 {
+func (l *ActiveLoad) take(locals []indexer.LocalHash, stretches []Stretch, slot indexer.Slot) uint32 {
 	l.follow(locals)
 	// What the rank holds of the path is a prefix of it.
 	low, high, last := 0, len(l.path), uint32(0)
@@ -339,15 +367,25 @@ func (l *ActiveLoad) take(locals []indexer.LocalHash, slot indexer.Slot) uint32 
 			if last != 0 {
 				parent = l.holds[last].node
 			}
-			node = l.newNode(parent, locals[depth])
+			end := uint32(depth + 1)
+			if stretches != nil {
+				end = stretches[depth].End
+			}
+			node = l.newNode(parent, locals[depth], end)
 		}
 		last = l.newHold(node, last, slot)
+		l.decode[slot] += l.blocks(node)
 	}
-	l.decode[slot] += int64(len(locals) - low)
 	return last
 }
 
-func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash) uint32 {
+// blocks returns how many blocks a node is.
+func (l *ActiveLoad) blocks(node uint32) int64 {
+	n := &l.nodes[node]
+	return int64(n.end - l.nodes[n.parent].end)
+}
+
+func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash, end uint32) uint32 {
 	n := l.freeNode
 	if n != 0 {
 		l.freeNode = l.nodes[n].first
@@ -355,7 +393,7 @@ func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash) uint32 {
 		n = uint32(len(l.nodes))
 		l.nodes = append(l.nodes, loadNode{})
 	}
-	l.nodes[n] = loadNode{local: local, parent: parent}
+	l.nodes[n] = loadNode{local: local, parent: parent, end: end}
 	l.nodes[parent].child = n
 	l.byPath.insert(pathHash(parent, local), n)
 	return n
@@ -390,7 +428,7 @@ func (l *ActiveLoad) release(h uint32) {
 		if e.refs--; e.refs > 0 {
 			return
 		}
-		l.decode[e.slot]--
+		l.decode[e.slot] -= l.blocks(e.node)
 		l.byNode.remove(holdHash(e.node, e.slot), h)
 		n := &l.nodes[e.node]
 		if e.prev != 0 {

@@ -8,6 +8,13 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 )
 
+// Stretch is successive blocks of a prompt. Prompts that have one of them have all,
+// and all before.
+type Stretch struct {
+	ID  uint64
+	End uint32 // blocks of the prompt up to its end
+}
+
 // Request is what is known of the request itself. Every component may read it.
 type Request struct {
 	// ID names the request in ActiveLoad and in decisions.
@@ -18,6 +25,10 @@ type Request struct {
 	PromptTokens int
 	// Locals are the local hashes of the prompt's full blocks.
 	Locals []indexer.LocalHash
+	// Stretches, if not nil, are the same blocks in fewer steps: a host that knows
+	// where prompts part gives them to all requests or to none. ActiveLoad then
+	// goes by them, with the same result.
+	Stretches []Stretch
 	// BlockSize is the tokens of a block.
 	BlockSize int
 	// Session is the request's session; HasSession is false if it has none.

@@ -9,6 +9,7 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/indexer/runs"
+	"github.com/kvbench/kvbench/mocker"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
@@ -48,6 +49,8 @@ type router struct {
 	sessions *policies.Sessions
 	state    policies.State
 	request  policies.Request
+
+	stretches []policies.Stretch
 }
 
 // notes are what the routers of a run tell of their decisions.
@@ -124,17 +127,31 @@ func (r *router) close() {
 	}
 }
 
+// stretches appends those of a chain's prompt; the last one of its path is of the
+// answer.
+func stretches(c *mocker.Chain, to []policies.Stretch) []policies.Stretch {
+	path := c.Path()
+	for _, s := range path[:len(path)-1] {
+		to = append(to, policies.Stretch{ID: uint64(s.ID), End: uint32(s.End)})
+	}
+	return to
+}
+
 // Route implements fleet.Router.
 func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	var locals []indexer.LocalHash
 	if r.inputs&(policies.Cache|policies.Load) != 0 {
 		locals, _ = a.Chain.Blocks(a.Chain.Prompt())
 	}
+	if r.load != nil {
+		r.stretches = stretches(a.Chain, r.stretches[:0])
+	}
 	r.request = policies.Request{
 		ID:           a.ID,
 		Now:          time.Duration(now),
 		PromptTokens: a.Chain.Prompt(),
 		Locals:       locals,
+		Stretches:    r.stretches,
 		BlockSize:    a.Chain.BlockSize(),
 		Session:      uint64(a.Session),
 		HasSession:   r.trace.Request(int(a.ID)).Session != "",
