@@ -56,7 +56,7 @@ func TestPNG(t *testing.T) {
 		}
 		colours := map[[3]uint32]int{}
 		for y := range size.Y {
-			for x := range size.X {
+			for x := y % 5; x < size.X; x += 5 {
 				r, g, b, a := img.At(x, y).RGBA()
 				if a != 0xffff {
 					t.Fatalf("%T has a transparent place", ch)
