@@ -18,18 +18,7 @@ var fenced = regexp.MustCompile("(?ms)^```(?:sh|bash|console)?\n(.*?)^```$")
 // TestCallsInDocuments parses every call of kvbench in the documents and in the
 // help: commands and flags must exist and go together.
 func TestCallsInDocuments(t *testing.T) {
-	files, err := filepath.Glob("../../../*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := filepath.WalkDir("../../../docs", func(path string, _ os.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".md") {
-			files = append(files, path)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	files := documents(t)
 	calls := 0
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -56,6 +45,51 @@ func TestCallsInDocuments(t *testing.T) {
 	visit(a.root())
 	if inHelp < 10 {
 		t.Errorf("only %d calls were found in the help", inHelp)
+	}
+}
+
+// documents returns the paths of all documents.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	if err := filepath.WalkDir("../../..", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// link is a link in Markdown, with its target.
+var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+
+// TestLinksInDocuments looks for what links within the repository lead to.
+func TestLinksInDocuments(t *testing.T) {
+	links := 0
+	for _, file := range documents(t) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), target)); err != nil {
+				t.Errorf("%s: link to %s: %v", file, m[1], err)
+			}
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d links were found", links)
 	}
 }
 
