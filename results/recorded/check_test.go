@@ -1,6 +1,7 @@
 package recorded
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/kvbench/kvbench/results"
@@ -10,7 +11,7 @@ import (
 func TestNoContradictions(t *testing.T) {
 	records := read(t, "first/trials.jsonl")
 	for _, name := range []string{"indexes", "tracking"} {
-		for _, trial := range openRecorded(t, name).Trials {
+		for _, trial := range openExperiment(t, filepath.Join("rounds", name)).Trials {
 			if len(trial.Record) == 0 {
 				continue
 			}

@@ -2,9 +2,7 @@ package recorded
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +16,7 @@ import (
 func TestRoundsTables(t *testing.T) {
 	var b bytes.Buffer
 	for _, name := range []string{"indexes", "tracking"} {
-		roundsTable(t, &b, name)
+		experimentTable(t, &b, filepath.Join("rounds", name))
 	}
 	b.WriteByte('\n')
 	keepTable(t, "rounds tables", b.Bytes())
@@ -49,33 +47,9 @@ func keepTable(t *testing.T, name string, want []byte) {
 	}
 }
 
-// openRecorded unpacks a recorded experiment and opens it.
-func openRecorded(t *testing.T, name string) *rounds.Experiment {
+// openExperiment opens a recorded experiment.
+func openExperiment(t *testing.T, dir string) *rounds.Experiment {
 	t.Helper()
-	dir := t.TempDir()
-	manifest, err := os.ReadFile(filepath.Join("rounds", name, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "manifest.json"), manifest, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	packed, err := os.Open(filepath.Join("rounds", name, "journal.jsonl.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer packed.Close()
-	z, err := gzip.NewReader(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	journal, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), journal, 0o666); err != nil {
-		t.Fatal(err)
-	}
 	exp, err := rounds.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -83,9 +57,10 @@ func openRecorded(t *testing.T, name string) *rounds.Experiment {
 	return exp
 }
 
-func roundsTable(t *testing.T, b *bytes.Buffer, name string) {
+// experimentTable writes the comparisons of a recorded experiment.
+func experimentTable(t *testing.T, b *bytes.Buffer, dir string) {
 	t.Helper()
-	exp := openRecorded(t, name)
+	name, exp := filepath.Base(dir), openExperiment(t, dir)
 	a, err := exp.Analyse(rounds.AnalyseOptions{})
 	if err != nil {
 		t.Fatal(err)
