@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/kvbench/kvbench/internal/text"
@@ -116,42 +115,44 @@ func (r *Result) writeTables(w io.Writer, x float64) error {
 	if _, err := fmt.Fprintf(w, "\nspeed-up %g, %s; %s\n", x, seeds, what); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "policy\thit %\tTTFT mean\tp50\tp90\tp99\tTPOT p50\tp99\tITL p99\tE2E mean\tqueue p99\treq/s\ttokens/s\trefused\t"
+	var t text.Table
+	head := []string{"policy", "hit %", "TTFT mean", "p50", "p90", "p99", "E2E mean", "refused"}
 	if o.HasSLO() {
-		head += "good %\tgood/s\t"
+		head = append(head, "good %", "good/s")
 	}
+	head = append(head, "TPOT p50", "p99", "ITL p99", "queue p99", "req/s", "tokens/s")
 	if all[0][0].Steady != nil {
-		head += "whole: hit %\tTTFT mean\t"
+		head = append(head, "whole: hit %", "TTFT mean")
 	}
-	fmt.Fprintln(t, head)
+	t.Row(head...)
 	for _, p := range all {
-		fmt.Fprintf(t, "%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.0f\t%s\t", p[0].Policy,
-			100*p.of(func(f *Figures) float64 { return f.HitRatio }),
+		row := []string{p[0].Policy,
+			fmt.Sprintf("%.2f", 100*p.of(func(f *Figures) float64 { return f.HitRatio })),
 			p.time(func(f *Figures) float64 { return f.TTFT.Mean }),
 			p.time(func(f *Figures) float64 { return float64(f.TTFT.P50) }),
 			p.time(func(f *Figures) float64 { return float64(f.TTFT.P90) }),
 			p.time(func(f *Figures) float64 { return float64(f.TTFT.P99) }),
+			p.time(func(f *Figures) float64 { return f.E2E.Mean }),
+			count(p.of(func(f *Figures) float64 { return float64(f.Refused + f.Unrouted) }))}
+		if o.HasSLO() {
+			row = append(row,
+				fmt.Sprintf("%.1f", 100*p.of(func(f *Figures) float64 { return f.goodput().Share })),
+				fmt.Sprintf("%.2f", p.of(func(f *Figures) float64 { return f.goodput().RequestsPerSecond })))
+		}
+		row = append(row,
 			p.time(func(f *Figures) float64 { return float64(f.TPOT.P50) }),
 			p.time(func(f *Figures) float64 { return float64(f.TPOT.P99) }),
 			p.time(func(f *Figures) float64 { return float64(f.Gaps.P99) }),
-			p.time(func(f *Figures) float64 { return f.E2E.Mean }),
 			p.time(func(f *Figures) float64 { return float64(f.Queue.P99) }),
-			p.of(func(f *Figures) float64 { return f.RequestsPerSecond }),
-			p.of(func(f *Figures) float64 { return f.OutputTokensPerSecond }),
-			count(p.of(func(f *Figures) float64 { return float64(f.Refused + f.Unrouted) })))
-		if o.HasSLO() {
-			fmt.Fprintf(t, "%.1f\t%.2f\t",
-				100*p.of(func(f *Figures) float64 { return f.goodput().Share }),
-				p.of(func(f *Figures) float64 { return f.goodput().RequestsPerSecond }))
-		}
-		if p[0].Steady != nil {
-			fmt.Fprintf(t, "%.2f\t%s\t", 100*p.mean(func(r *RunResult) float64 { return r.Whole.HitRatio }),
+			fmt.Sprintf("%.2f", p.of(func(f *Figures) float64 { return f.RequestsPerSecond })),
+			fmt.Sprintf("%.0f", p.of(func(f *Figures) float64 { return f.OutputTokensPerSecond })))
+		if all[0][0].Steady != nil {
+			row = append(row, fmt.Sprintf("%.2f", 100*p.mean(func(r *RunResult) float64 { return r.Whole.HitRatio })),
 				span(int64(p.mean(func(r *RunResult) float64 { return r.Whole.TTFT.Mean }))))
 		}
-		fmt.Fprintln(t)
+		t.Row(row...)
 	}
-	if err := t.Flush(); err != nil {
+	if err := writeTable(w, &t); err != nil {
 		return err
 	}
 	if err := r.writeRanks(w, all); err != nil {
@@ -162,50 +163,58 @@ func (r *Result) writeTables(w io.Writer, x float64) error {
 
 // writeRanks writes what the ranks did in the runs of a speed-up.
 func (r *Result) writeRanks(w io.Writer, all []runsOf) error {
-	if _, err := fmt.Fprintf(w, "\nthe ranks, in the whole run; unevenness of the tokens computed in windows of %v\n", time.Duration(all[0][0].Imbalance.WindowNanos)); err != nil {
+	if _, err := fmt.Fprintf(w, "\nthe ranks, in the whole run; unevenness of tokens computed in windows of %v\n", time.Duration(all[0][0].Imbalance.WindowNanos)); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	possible, decisions := false, false
 	for _, p := range all {
 		possible = possible || p[0].Possible != nil && *p[0].Possible != Possible{}
 		decisions = decisions || p[0].Decision != nil
 	}
-	head := "policy\tunevenness CV\tmax/mean\tbusy %\tresident blocks\t%\tdead %\tevicted\tpreempted\thit again %\t"
+	var t text.Table
+	head := []string{"policy", "unevenness CV", "max/mean", "busy %", "preempted", "hit again %",
+		"resident blocks", "% of room", "dead %", "evicted"}
 	if possible {
-		head += "hits % of shared\tof unbounded\tTTFT x oracle\t"
+		head = append(head, "hits % of shared", "of unbounded", "TTFT x oracle")
 	}
 	if decisions {
-		head += "decision p50\tp99\t"
+		head = append(head, "decision p50", "p99")
 	}
-	fmt.Fprintln(t, head)
+	t.Row(head...)
 	for _, p := range all {
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%s\t%s\t", p[0].Policy,
-			p.mean(func(r *RunResult) float64 { return r.Imbalance.Variation }),
-			p.mean(func(r *RunResult) float64 { return r.Imbalance.MaxOverMean }),
-			100*p.mean(func(r *RunResult) float64 { return r.BusyShare }),
-			p.mean(func(r *RunResult) float64 { return r.ResidentBlocks }),
-			100*p.mean(func(r *RunResult) float64 { return r.ResidentShare }),
-			100*p.mean(func(r *RunResult) float64 { return r.Residency.DeadShare }),
-			p.mean(func(r *RunResult) float64 { return float64(r.EvictedBlocks) }),
+		row := []string{p[0].Policy,
+			fmt.Sprintf("%.2f", p.mean(func(r *RunResult) float64 { return r.Imbalance.Variation })),
+			fmt.Sprintf("%.2f", p.mean(func(r *RunResult) float64 { return r.Imbalance.MaxOverMean })),
+			fmt.Sprintf("%.1f", 100*p.mean(func(r *RunResult) float64 { return r.BusyShare })),
 			count(p.mean(func(r *RunResult) float64 { return float64(r.Preemptions) })),
-			p.again())
+			p.again(),
+			fmt.Sprintf("%.0f", p.mean(func(r *RunResult) float64 { return r.ResidentBlocks })),
+			fmt.Sprintf("%.1f", 100*p.mean(func(r *RunResult) float64 { return r.ResidentShare })),
+			fmt.Sprintf("%.1f", 100*p.mean(func(r *RunResult) float64 { return r.Residency.DeadShare })),
+			fmt.Sprintf("%.0f", p.mean(func(r *RunResult) float64 { return float64(r.EvictedBlocks) }))}
 		if possible {
-			fmt.Fprintf(t, "%s\t%s\t%s\t",
+			row = append(row,
 				share(100*p.mean(func(r *RunResult) float64 { return r.Possible.OfShared }), "%.1f"),
 				share(100*p.mean(func(r *RunResult) float64 { return r.Possible.OfUnbounded }), "%.1f"),
 				share(p.mean(func(r *RunResult) float64 { return r.Possible.TTFTOfOracle }), "%.2f"))
 		}
 		if decisions && p[0].Decision == nil {
-			fmt.Fprint(t, "-\t-\t")
+			row = append(row, "-", "-")
 		} else if decisions {
-			fmt.Fprintf(t, "%dns\t%dns\t",
-				int64(p.mean(func(r *RunResult) float64 { return float64(r.Decision.P50) })),
-				int64(p.mean(func(r *RunResult) float64 { return float64(r.Decision.P99) })))
+			row = append(row,
+				fmt.Sprintf("%dns", int64(p.mean(func(r *RunResult) float64 { return float64(r.Decision.P50) }))),
+				fmt.Sprintf("%dns", int64(p.mean(func(r *RunResult) float64 { return float64(r.Decision.P99) }))))
 		}
-		fmt.Fprintln(t)
+		t.Row(row...)
 	}
-	return t.Flush()
+	return writeTable(w, &t)
+}
+
+func writeTable(w io.Writer, t *text.Table) error {
+	var b text.Builder
+	t.Write(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // again writes the share of the tokens that came from the cache when requests
@@ -301,8 +310,8 @@ func (r *Result) writeKnees(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "\nload at which %g%% of the requests hold the SLO, found to %g%%\n", 100*r.Options.KneeShare, 100*r.Options.KneePrecision); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tseed\tcarried speed-up\treq/s\tgood %\thit %\tTTFT mean\tbroken speed-up\tgood %\t")
+	var t text.Table
+	t.Row("policy", "seed", "carried speed-up", "req/s", "good %", "hit %", "TTFT mean", "broken speed-up", "good %")
 	for _, k := range r.Knees {
 		at := func(x float64) *KneeStep {
 			for i := range k.Steps {
@@ -312,20 +321,17 @@ func (r *Result) writeKnees(w io.Writer) error {
 			}
 			return nil
 		}
-		fmt.Fprintf(t, "%s\t%d\t", k.Policy, k.Seed)
+		row := []string{k.Policy, fmt.Sprint(k.Seed), "none", "-", "-", "-", "-", "none", "-"}
 		if s := at(k.Carried); s != nil {
-			fmt.Fprintf(t, "%.3g\t%.3g\t%.2f\t%.2f\t%s\t", k.Carried, k.RequestsPerSecond, 100*s.Share, 100*s.HitRatio, span(int64(s.TTFTMeanNanos)))
-		} else {
-			fmt.Fprint(t, "none\t-\t-\t-\t-\t")
+			row[2], row[3] = fmt.Sprintf("%.3g", k.Carried), fmt.Sprintf("%.3g", k.RequestsPerSecond)
+			row[4], row[5], row[6] = fmt.Sprintf("%.2f", 100*s.Share), fmt.Sprintf("%.2f", 100*s.HitRatio), span(int64(s.TTFTMeanNanos))
 		}
 		if s := at(k.Broken); s != nil {
-			fmt.Fprintf(t, "%.3g\t%.2f\t", k.Broken, 100*s.Share)
-		} else {
-			fmt.Fprint(t, "none\t-\t")
+			row[7], row[8] = fmt.Sprintf("%.3g", k.Broken), fmt.Sprintf("%.2f", 100*s.Share)
 		}
-		fmt.Fprintln(t)
+		t.Row(row...)
 	}
-	if err := t.Flush(); err != nil {
+	if err := writeTable(w, &t); err != nil {
 		return err
 	}
 	if r.KneeRanking == nil {
