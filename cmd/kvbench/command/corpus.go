@@ -40,8 +40,8 @@ in place of the trace. The same trace, flags and seed give the same bytes.`,
 			if out == "" {
 				return fmt.Errorf("--out is missing; name the file to write")
 			}
-			if err := atomicfile.CheckWritable(out, overwrite); err != nil {
-				return fmt.Errorf("--out: %w", err)
+			if err := checkOutputs(overwrite, args, outputFile{"--out", out}); err != nil {
+				return err
 			}
 			saved, err := trial.IsCorpus(args[0])
 			if err != nil {
@@ -100,8 +100,8 @@ the window is not longer than the old one; a longer one keeps the old grain.`,
 			case window <= 0:
 				return fmt.Errorf("--duration is %v; give the new window, such as 750ms", window)
 			}
-			if err := atomicfile.CheckWritable(out, overwrite); err != nil {
-				return fmt.Errorf("--out: %w", err)
+			if err := checkOutputs(overwrite, args, outputFile{"--out", out}); err != nil {
+				return err
 			}
 			c, err := corpus.Open(args[0])
 			if err != nil {
@@ -217,8 +217,8 @@ func (a *app) corpusExport() *cobra.Command {
 			if out == "" {
 				return fmt.Errorf("--out is missing; name the file to write")
 			}
-			if err := atomicfile.CheckWritable(out, overwrite); err != nil {
-				return fmt.Errorf("--out: %w", err)
+			if err := checkOutputs(overwrite, args, outputFile{"--out", out}); err != nil {
+				return err
 			}
 			c, err := corpus.Open(args[0])
 			if err != nil {

@@ -150,14 +150,18 @@ func (f *gateFlags) options() (gate.Options, error) {
 	if f.margin >= 1 || f.failBeyond >= 1 || f.confidence <= 0.5 || f.confidence >= 1 {
 		return o, errors.New("--margin and --fail-beyond lie below 100%, --confidence between 50% and 100%")
 	}
+	var files []outputFile
 	for _, file := range gateFiles {
-		if path := *f.files[file.flag]; path != "" {
-			if err := atomicfile.CheckWritable(path, f.overwrite); err != nil {
-				return o, fmt.Errorf("--%s: %w", file.flag, err)
-			}
-		}
+		files = append(files, outputFile{"--" + file.flag, *f.files[file.flag]})
 	}
-	var err error
+	var inputs []string
+	if f.criteria != "" {
+		inputs = append(inputs, f.criteria)
+	}
+	err := checkOutputs(f.overwrite, inputs, files...)
+	if err != nil {
+		return o, err
+	}
 	if o.Ratios, err = parseRatios(f.ratios); err != nil {
 		return o, err
 	}

@@ -164,21 +164,15 @@ func (a *app) runReplay(cmd *cobra.Command, source string, f *replayFlags, prep 
 	if err != nil {
 		return err
 	}
-	if f.out != "" {
-		if err := atomicfile.CheckWritable(f.out, f.overwrite); err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
+	err = checkOutputs(f.overwrite, []string{source},
+		outputFile{"--out", f.out}, outputFile{"--decisions", f.decisions}, outputFile{"--timeline", f.timeline}, outputFile{"--cpu-profile", f.cpuProfile})
+	if err != nil {
+		return err
 	}
 	if f.decisions != "" {
-		if err := atomicfile.CheckWritable(f.decisions, f.overwrite); err != nil {
-			return fmt.Errorf("--decisions: %w", err)
-		}
 		f.cfg.Decisions = trial.DecisionsTo(f.decisions, f.overwrite, &f.cfg, a.commandLine())
 	}
 	if f.timeline != "" {
-		if err := atomicfile.CheckWritable(f.timeline, f.overwrite); err != nil {
-			return fmt.Errorf("--timeline: %w", err)
-		}
 		f.cfg.Timeline = trial.TimelineTo(f.timeline, f.overwrite, &f.cfg, a.commandLine())
 	}
 	ctx := cmd.Context()

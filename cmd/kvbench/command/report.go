@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,7 @@ it gives no verdict of its own. What a record does not hold is said.`,
 				return errors.New("name the file to write: -o report.html; - is standard output")
 			}
 			if out != "-" {
-				if err := atomicfile.CheckWritable(out, overwrite); err != nil {
+				if err := checkOutputs(overwrite, slices.Concat(args, []string{gateFile}, o.Timelines), outputFile{"--out", out}); err != nil {
 					return err
 				}
 			}

@@ -38,6 +38,9 @@ The format benchfmt has the valid trials of measured rounds, for benchstat.`,
 			if e.Format == archive.Parquet && out == "" {
 				return errors.New("a Parquet table is no text: name its file by --out")
 			}
+			if err := checkOutputs(e.Overwrite, args, outputFile{"--out", out}); err != nil {
+				return err
+			}
 			found := archive.Find(args)
 			if err := a.problems(found); err != nil {
 				return err

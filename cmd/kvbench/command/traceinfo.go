@@ -38,10 +38,8 @@ of distinct lengths, but not with that of requests.`,
 		Args:              exactArgs("a TRACE or the NAME of an embedded one"),
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if html != "" {
-				if err := atomicfile.CheckWritable(html, overwrite); err != nil {
-					return err
-				}
+			if err := checkOutputs(overwrite, args, outputFile{"--html", html}); err != nil {
+				return err
 			}
 			c, src, err := a.analyse(cmd, args[0], &reading, opts)
 			if err != nil {
