@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/kvbench/kvbench/indexer"
@@ -18,9 +17,16 @@ import (
 // requests have it. A prompt's partial last block and the blocks of answers
 // belong to one request.
 //
-// Its memory is in proportion to the most requests and blocks that were ever
-// active at one time; Expire bounds that where ends of requests are lost. Once
-// it had its largest size it does not allocate. It belongs to one goroutine.
+// Blocks that follow each other are one node of the tree, up to nodeBlocks of
+// them, until a prompt parts from them or ends among them: then the node is split
+// there. So a request costs a look at each of its blocks, but a step per node.
+//
+// Its memory is in proportion to the most requests and nodes that were ever
+// active at one time. A prompt of n blocks adds at most n/nodeBlocks+2 nodes, and
+// there are never more than distinct active blocks; Expire bounds those where ends
+// of requests are lost. A node takes 32 bytes, its blocks but the first
+// 8*(nodeBlocks-1), and 24 for each rank that holds it, beside the tables. Once it
+// had its largest size it does not allocate. It belongs to one goroutine.
 type ActiveLoad struct {
 	known    []bool
 	prefill  []int64
@@ -38,12 +44,15 @@ type ActiveLoad struct {
 	freeNode uint32
 	byPath   probe
 
+	pages    []indexer.LocalHash // of pageBlocks each
+	freePage uint32
+
 	holds    []hold // 0 is nobody's
 	freeHold uint32
 	byNode   probe
 
 	ids     []indexer.LocalHash
-	path    []uint32 // nodes of the prompt last looked up, in order
+	path    []uint32 // nodes that are all in the prompt last looked up, in order
 	shared  []uint32
 	sharing []indexer.Slot
 }
@@ -62,17 +71,25 @@ type activeRequest struct {
 	nextOfSlot, prevOfSlot uint32
 }
 
-// loadNode is one block of active prompts, or a stretch of them.
+// A node has at most nodeBlocks blocks: the first, and pageBlocks on a page.
+const (
+	nodeBlocks = 32
+	pageBlocks = nodeBlocks - 1
+)
+
+// loadNode is successive blocks of active prompts. Whoever has one of them has
+// all, and all before. It is one Stretch if requests come with those.
 type loadNode struct {
-	local  indexer.LocalHash
+	local  indexer.LocalHash // of the first block, or the ID of the stretch
 	parent uint32
 	first  uint32 // its holds; of a free node the next free one
 	count  uint32 // of holds, 0 only if free
 	child  uint32 // the one last looked up; it may be gone since, or be another block
 	end    uint32 // blocks of a prompt up to its end
+	page   uint32 // the blocks after the first; 0: there are none, or it is a stretch
 }
 
-// hold is one block on one rank.
+// hold is one node on one rank.
 type hold struct {
 	node       uint32
 	up         uint32 // the rank's hold of the parent; of a free one the next free one
@@ -285,44 +302,140 @@ func (l *ActiveLoad) share(locals []indexer.LocalHash) {
 		l.shared[slot] = 0
 	}
 	l.sharing = l.sharing[:0]
-	l.follow(locals)
-	// Whoever holds a block holds those before it. So from the deepest block up
-	// only ranks that stop at a block are new, and where as many hold a block as
-	// the next one none is.
+	// Whoever holds a node holds those before it. So from the deepest one up only
+	// ranks that stop at a node are new, and where as many hold a node as the next
+	// one none is.
 	count := uint32(0)
+	_, part, blocks := l.follow(locals)
+	if part != 0 {
+		count = l.shareNode(part, l.nodes[l.nodes[part].parent].end+uint32(blocks))
+	}
 	for depth := len(l.path); depth > 0; depth-- {
-		n := &l.nodes[l.path[depth-1]]
-		if n.count == count {
-			continue
-		}
-		count = n.count
-		for h := n.first; h != 0; h = l.holds[h].next {
-			if slot := l.holds[h].slot; l.shared[slot] == 0 {
-				l.shared[slot] = n.end
-				l.sharing = append(l.sharing, slot)
-			}
+		if node := l.path[depth-1]; l.nodes[node].count != count {
+			count = l.shareNode(node, l.nodes[node].end)
 		}
 	}
 }
 
-// follow sets path to the leading blocks of a prompt that are active anywhere.
-func (l *ActiveLoad) follow(locals []indexer.LocalHash) {
-	l.path = slices.Grow(l.path[:0], len(locals))
-	node := uint32(0)
-	for _, local := range locals {
-		if node = l.child(node, local); node == 0 {
-			return
+// shareNode notes so many shared blocks for the ranks that hold a node and have
+// not more. It returns how many hold it.
+func (l *ActiveLoad) shareNode(node, blocks uint32) uint32 {
+	for h := l.nodes[node].first; h != 0; h = l.holds[h].next {
+		if slot := l.holds[h].slot; l.shared[slot] == 0 {
+			l.shared[slot] = blocks
+			l.sharing = append(l.sharing, slot)
 		}
-		l.path = append(l.path, node)
 	}
+	return l.nodes[node].count
+}
+
+// follow finds the leading blocks of a prompt that are active anywhere, and
+// returns how many. It sets path to the nodes all of whose blocks these are. If
+// they end within a node, part is that and blocks is how many of its own they are.
+func (l *ActiveLoad) follow(locals []indexer.LocalHash) (found int, part uint32, blocks int) {
+	l.path = l.path[:0]
+	node := uint32(0)
+	for found < len(locals) {
+		next := l.child(node, locals[found])
+		if next == 0 {
+			break
+		}
+		rest := l.rest(next)
+		n := common(rest, locals[found+1:])
+		found += 1 + n
+		if n < len(rest) {
+			return found, next, 1 + n
+		}
+		l.path = append(l.path, next)
+		node = next
+	}
+	return found, 0, 0
+}
+
+// common returns how many leading hashes are the same.
+func common(a, b []indexer.LocalHash) int {
+	n := min(len(a), len(b))
+	a, b = a[:n], b[:n]
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// rest returns the blocks of a node after the first. It is valid until a page is
+// made.
+func (l *ActiveLoad) rest(node uint32) []indexer.LocalHash {
+	n := &l.nodes[node]
+	if n.page == 0 {
+		return nil
+	}
+	return l.page(n.page)[:l.blocks(node)-1]
+}
+
+// page returns the place of page p, the first of which is 1.
+func (l *ActiveLoad) page(p uint32) []indexer.LocalHash {
+	end := int(p) * pageBlocks
+	return l.pages[end-pageBlocks : end : end]
+}
+
+// newPage returns a page that begins with these blocks, 0 if there are none.
+func (l *ActiveLoad) newPage(blocks []indexer.LocalHash) uint32 {
+	if len(blocks) == 0 {
+		return 0
+	}
+	p := l.freePage
+	if p != 0 {
+		l.freePage = uint32(l.page(p)[0])
+	} else {
+		l.pages = append(l.pages, make([]indexer.LocalHash, pageBlocks)...)
+		p = uint32(len(l.pages) / pageBlocks)
+	}
+	copy(l.page(p), blocks)
+	return p
+}
+
+func (l *ActiveLoad) dropPage(p uint32) {
+	if p != 0 {
+		l.page(p)[0] = indexer.LocalHash(l.freePage)
+		l.freePage = p
+	}
+}
+
+// split makes a node of the leading blocks of another, fewer than that has, and
+// returns it.
+func (l *ActiveLoad) split(node uint32, blocks int) uint32 {
+	// The lower part is the old node, by which the nodes below know it.
+	old := l.nodes[node]
+	l.byPath.remove(pathHash(old.parent, old.local), node)
+	upper := l.newNode(old.parent, l.rest(node)[:blocks-1], old.local, l.nodes[old.parent].end+uint32(blocks))
+	rest := l.rest(node)
+	n := &l.nodes[node]
+	n.local, n.parent = rest[blocks-1], upper
+	if left := rest[blocks:]; len(left) > 0 {
+		copy(rest, left)
+	} else {
+		n.page = 0
+		l.dropPage(old.page)
+	}
+	l.byPath.insert(pathHash(upper, n.local), node)
+	l.nodes[upper].child = node
+	for h := n.first; h != 0; h = l.holds[h].next {
+		// The reference to what is above goes over to the new hold.
+		between := l.newHold(upper, 0, l.holds[h].slot)
+		l.holds[between].up, l.holds[between].refs = l.holds[h].up, 1
+		l.holds[h].up = between
+	}
+	return upper
 }
 
 func pathHash(parent uint32, local indexer.LocalHash) uint32 {
 	return fold(uint64(parent), uint64(local))
 }
 
-// child returns the node of a block behind another, 0 if it is not active. Most
-// blocks have one block behind them, which needs no look into the table.
+// child returns the node behind another that begins with a block, 0 if it is not
+// active. What was asked for last needs no look into the table.
 func (l *ActiveLoad) child(parent uint32, local indexer.LocalHash) uint32 {
 	last := l.nodes[parent].child
 	if c := &l.nodes[last]; c.local == local && c.parent == parent && c.count > 0 {
@@ -347,7 +460,10 @@ func (l *ActiveLoad) hold(node uint32, slot indexer.Slot) uint32 {
 
 // take makes the rank hold the blocks and returns the hold of the last one.
 func (l *ActiveLoad) take(locals []indexer.LocalHash, stretches []Stretch, slot indexer.Slot) uint32 {
-	l.follow(locals)
+	found, part, blocks := l.follow(locals)
+	if part != 0 {
+		l.path = append(l.path, l.split(part, blocks))
+	}
 	// What the rank holds of the path is a prefix of it.
 	low, high, last := 0, len(l.path), uint32(0)
 	for low < high {
@@ -358,23 +474,20 @@ func (l *ActiveLoad) take(locals []indexer.LocalHash, stretches []Stretch, slot 
 			high = mid - 1
 		}
 	}
-	for depth := low; depth < len(locals); depth++ {
-		var node uint32
-		if depth < len(l.path) {
-			node = l.path[depth]
-		} else {
-			parent := uint32(0)
-			if last != 0 {
-				parent = l.holds[last].node
-			}
-			end := uint32(depth + 1)
-			if stretches != nil {
-				end = stretches[depth].End
-			}
-			node = l.newNode(parent, locals[depth], end)
-		}
+	for _, node := range l.path[low:] {
 		last = l.newHold(node, last, slot)
 		l.decode[slot] += l.blocks(node)
+	}
+	for found < len(locals) {
+		parent, next := l.holds[last].node, min(found+nodeBlocks, len(locals))
+		end := uint32(next)
+		if stretches != nil {
+			next, end = found+1, stretches[found].End
+		}
+		node := l.newNode(parent, locals[found+1:next], locals[found], end)
+		last = l.newHold(node, last, slot)
+		l.decode[slot] += l.blocks(node)
+		found = next
 	}
 	return last
 }
@@ -385,7 +498,8 @@ func (l *ActiveLoad) blocks(node uint32) int64 {
 	return int64(n.end - l.nodes[n.parent].end)
 }
 
-func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash, end uint32) uint32 {
+// newNode makes a node of a block, or stretch, and the rest of its blocks.
+func (l *ActiveLoad) newNode(parent uint32, rest []indexer.LocalHash, local indexer.LocalHash, end uint32) uint32 {
 	n := l.freeNode
 	if n != 0 {
 		l.freeNode = l.nodes[n].first
@@ -393,7 +507,7 @@ func (l *ActiveLoad) newNode(parent uint32, local indexer.LocalHash, end uint32)
 		n = uint32(len(l.nodes))
 		l.nodes = append(l.nodes, loadNode{})
 	}
-	l.nodes[n] = loadNode{local: local, parent: parent, end: end}
+	l.nodes[n] = loadNode{local: local, parent: parent, end: end, page: l.newPage(rest)}
 	l.nodes[parent].child = n
 	l.byPath.insert(pathHash(parent, local), n)
 	return n
@@ -441,6 +555,7 @@ func (l *ActiveLoad) release(h uint32) {
 		}
 		if n.count--; n.count == 0 {
 			l.byPath.remove(pathHash(n.parent, n.local), e.node)
+			l.dropPage(n.page)
 			*n = loadNode{first: l.freeNode}
 			l.freeNode = e.node
 		}

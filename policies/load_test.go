@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -15,6 +14,29 @@ import (
 type naiveLoad struct {
 	known  []bool
 	active []naiveRequest
+	// names gives a number to each path of hashes from the root, by the number of
+	// the path before its last hash.
+	names map[naivePath]int
+}
+
+type naivePath struct {
+	before int
+	local  indexer.LocalHash
+}
+
+// paths calls for each path from the root of a prompt until yield says no.
+func (n *naiveLoad) paths(prompt []indexer.LocalHash, yield func(path int) bool) {
+	path := 0
+	for _, local := range prompt {
+		name, ok := n.names[naivePath{path, local}]
+		if !ok {
+			name = len(n.names) + 1
+			n.names[naivePath{path, local}] = name
+		}
+		if path = name; !yield(path) {
+			return
+		}
+	}
 }
 
 type naiveRequest struct {
@@ -37,7 +59,7 @@ func (n *naiveLoad) drop(which func(r naiveRequest) bool) int {
 }
 
 func (n *naiveLoad) columns(slot indexer.Slot, prompt []indexer.LocalHash) (prefill, decode int64, requests int32, shared uint32) {
-	paths := map[string]bool{}
+	paths := map[int]bool{}
 	for _, r := range n.active {
 		if r.slot != slot {
 			continue
@@ -45,16 +67,14 @@ func (n *naiveLoad) columns(slot indexer.Slot, prompt []indexer.LocalHash) (pref
 		prefill += r.prefill
 		decode += r.own + r.grown
 		requests++
-		for i := range r.locals {
-			paths[fmt.Sprint(r.locals[:i+1])] = true
-		}
+		n.paths(r.locals, func(path int) bool { paths[path] = true; return true })
 	}
-	for i := range prompt {
-		if !paths[fmt.Sprint(prompt[:i+1])] {
-			break
+	n.paths(prompt, func(path int) bool {
+		if paths[path] {
+			shared++
 		}
-		shared++
-	}
+		return paths[path]
+	})
 	return prefill, decode + int64(len(paths)), requests, shared
 }
 
@@ -63,7 +83,7 @@ func (n *naiveLoad) columns(slot indexer.Slot, prompt []indexer.LocalHash) (pref
 func loadScript(t testing.TB, ops []byte) {
 	const slots, blockSize = 3, 4
 	l := NewActiveLoad(slots, 1)
-	n := &naiveLoad{known: []bool{true, true, true}}
+	n := &naiveLoad{known: []bool{true, true, true}, names: map[naivePath]int{}}
 	var now time.Duration
 	var seen uint64
 	mirror := make([][3]int64, slots)
@@ -76,10 +96,15 @@ func loadScript(t testing.TB, ops []byte) {
 		return int(b)
 	}
 	prompt := func() []indexer.LocalHash {
-		// Few distinct hashes, so that prompts share prefixes and repeat blocks.
-		p := make([]indexer.LocalHash, next()%6)
-		for i := range p {
-			p[i] = indexer.LocalHash(next() % 3)
+		// Few distinct pieces, so that prompts share prefixes and repeat blocks, of
+		// lengths that part them everywhere in a node.
+		lengths := []int{1, 1, 1, 2, 5, nodeBlocks - 1, nodeBlocks, nodeBlocks + 1, 2 * nodeBlocks}
+		var p []indexer.LocalHash
+		for range next() % 6 {
+			piece := next()
+			for i := range lengths[piece/3%len(lengths)] {
+				p = append(p, indexer.LocalHash(piece%3+i/2))
+			}
 		}
 		return p
 	}
@@ -138,6 +163,7 @@ func loadScript(t testing.TB, ops []byte) {
 		for _, slot := range changed {
 			mirror[slot] = [3]int64{l.prefill[slot], l.decode[slot], int64(l.requests[slot])}
 		}
+		checkLoad(t, l)
 		r := Request{BlockSize: blockSize, Locals: prompt()}
 		var c LoadColumns
 		l.columns(&r, &c)
@@ -169,8 +195,82 @@ func loadScript(t testing.TB, ops []byte) {
 	for slot := range indexer.Slot(slots) {
 		l.Forget(slot)
 	}
+	checkLoad(t, l)
 	if l.byID.used != 0 || l.byPath.used != 0 || l.byNode.used != 0 || l.Active() != 0 {
 		t.Fatalf("without requests there are %d requests, %d blocks and %d holders left", l.byID.used, l.byPath.used, l.byNode.used)
+	}
+}
+
+// checkLoad checks what must be so between calls.
+func checkLoad(t testing.TB, l *ActiveLoad) {
+	t.Helper()
+	refs := make([]uint32, len(l.holds))
+	for q := l.active[0].next; q != 0; q = l.active[q].next {
+		refs[l.active[q].last]++
+	}
+	decode := make([]int64, len(l.decode))
+	for q := l.active[0].next; q != 0; q = l.active[q].next {
+		decode[l.active[q].slot] += l.active[q].own
+	}
+	var nodes, holds int
+	used := map[uint32]bool{}
+	siblings := map[naivePath]bool{}
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		if n.count == 0 {
+			continue
+		}
+		nodes++
+		blocks := l.blocks(uint32(i))
+		if blocks < 1 || blocks > nodeBlocks || (n.page != 0) != (blocks > 1) {
+			t.Fatalf("node %d: %d blocks, page %d", i, blocks, n.page)
+		}
+		if n.parent != 0 && l.nodes[n.parent].count < n.count {
+			t.Fatalf("node %d: %d hold it, %d its parent", i, n.count, l.nodes[n.parent].count)
+		}
+		if n.page != 0 {
+			if used[n.page] {
+				t.Fatalf("node %d: page %d is another's", i, n.page)
+			}
+			used[n.page] = true
+		}
+		at := naivePath{int(n.parent), n.local}
+		if siblings[at] || l.child(n.parent, n.local) != uint32(i) {
+			t.Fatalf("node %d is not the only one of its name or not found", i)
+		}
+		siblings[at] = true
+		count := uint32(0)
+		for h, prev := n.first, uint32(0); h != 0; prev, h = h, l.holds[h].next {
+			e := &l.holds[h]
+			if e.node != uint32(i) || e.prev != prev || l.hold(e.node, e.slot) != h {
+				t.Fatalf("hold %d of node %d: %+v", h, i, *e)
+			}
+			if up := &l.holds[e.up]; up.node != n.parent || e.up != 0 && up.slot != e.slot {
+				t.Fatalf("hold %d %+v is below %+v, and its node below %d", h, *e, *up, n.parent)
+			}
+			refs[e.up]++
+			decode[e.slot] += blocks
+			count++
+		}
+		if count != n.count {
+			t.Fatalf("node %d: %d holds of %d", i, count, n.count)
+		}
+		holds += int(count)
+	}
+	for h := 1; h < len(l.holds); h++ {
+		if l.holds[h].refs != refs[h] {
+			t.Fatalf("hold %d: %d references, want %d", h, l.holds[h].refs, refs[h])
+		}
+	}
+	for p := l.freePage; p != 0; p = uint32(l.page(p)[0]) {
+		if used[p] {
+			t.Fatalf("page %d is free and used, or free twice", p)
+		}
+		used[p] = true
+	}
+	if nodes != l.byPath.used || holds != l.byNode.used || len(used)*pageBlocks != len(l.pages) || !slices.Equal(decode, l.decode) {
+		t.Fatalf("%d nodes of %d, %d holds of %d, %d pages of %d, decode blocks %v of %v",
+			nodes, l.byPath.used, holds, l.byNode.used, len(used), len(l.pages)/pageBlocks, decode, l.decode)
 	}
 }
 
@@ -222,7 +322,9 @@ func TestActiveLoadDoesNotAllocate(t *testing.T) {
 	step := func() {
 		id++
 		now++
+		// Prompts that end everywhere, and part from each other at one place.
 		r := Request{ID: id, Now: now, BlockSize: 16, PromptTokens: 1605, Locals: locals[:20+id%80]}
+		locals[15] = indexer.LocalHash(id % 3)
 		l.columns(&r, &out)
 		if err := l.Dispatch(&r, indexer.Slot(id%slots), 32); err != nil {
 			t.Fatal(err)
@@ -240,6 +342,7 @@ func TestActiveLoadDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, step); n != 0 {
 		t.Errorf("%v allocations a request", n)
 	}
+	checkLoad(t, l)
 }
 
 func TestChangeLogForgets(t *testing.T) {
