@@ -115,7 +115,11 @@ func loadScript(t testing.TB, ops []byte) {
 			r := Request{ID: uint64(next() % 16), Now: now, BlockSize: blockSize, Locals: prompt()}
 			r.PromptTokens = len(r.Locals)*blockSize + next()%blockSize
 			slot, cached := indexer.Slot(next()%slots), next()%(r.PromptTokens+1)
+			nodes := l.byPath.used
 			err := l.Dispatch(&r, slot, cached)
+			if more := l.byPath.used - nodes; more > len(r.Locals)/nodeBlocks+2 {
+				t.Fatalf("a prompt of %d blocks makes %d nodes", len(r.Locals), more)
+			}
 			if (err != nil) != (n.find(r.ID) >= 0) {
 				t.Fatalf("dispatch of %d: %v; active: %v", r.ID, err, n.find(r.ID) >= 0)
 			}
