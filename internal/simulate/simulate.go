@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/mocker/steptime"
@@ -98,6 +99,9 @@ type SLO struct {
 	E2E  time.Duration
 }
 
+// maxRouters bounds the memory of indexes.
+const maxRouters = 1024
+
 func (c *Config) validate() error {
 	if err := c.validateOptions(); err != nil {
 		return err
@@ -109,8 +113,12 @@ func (c *Config) validate() error {
 		return fmt.Errorf("no policy; give at least one")
 	case c.Workers < 1:
 		return fmt.Errorf("%d workers; there must be at least 1", c.Workers)
+	case c.Workers > indexer.MaxRanks:
+		return fmt.Errorf("%d workers; there must be at most %d", c.Workers, indexer.MaxRanks)
 	case c.Routers < 1:
 		return fmt.Errorf("%d routers; there must be at least 1", c.Routers)
+	case c.Routers > maxRouters:
+		return fmt.Errorf("%d routers; there must be at most %d, as each has an index of its own", c.Routers, maxRouters)
 	case len(c.SpeedUps) == 0 || len(c.Seeds) == 0:
 		return fmt.Errorf("no speed-up or no seed; give at least one of each")
 	case !(c.WarmUp >= 0 && c.WarmUp < 1):

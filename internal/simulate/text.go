@@ -39,6 +39,10 @@ func (r *Result) WriteText(w io.Writer) error {
 			if bound.Blocks > 0 {
 				size = fmt.Sprintf("%d blocks", bound.Blocks)
 			}
+			if bound.PromptTokens == 0 {
+				tail.Line(fmt.Sprintf("%s (%s): no prompts, so no hits to count", bound.Name, size))
+				continue
+			}
 			tail.Line(fmt.Sprintf("%s (%s), requests one by one: hit %.2f%%", bound.Name, size, 100*bound.HitRatio))
 		}
 	}
@@ -146,6 +150,14 @@ func (r *Result) writeTables(w io.Writer, x float64) error {
 			p.time(func(f *Figures) float64 { return float64(f.Queue.P99) }),
 			fmt.Sprintf("%.2f", p.of(func(f *Figures) float64 { return f.RequestsPerSecond })),
 			fmt.Sprintf("%.0f", p.of(func(f *Figures) float64 { return f.OutputTokensPerSecond })))
+		if p.of(func(f *Figures) float64 { return float64(f.Completed) }) == 0 {
+			// Nothing was served: there are counts, but no times or shares.
+			for i := range row {
+				if i > 0 && head[i] != "refused" && head[i] != "good %" && !strings.HasSuffix(head[i], "/s") {
+					row[i] = "-"
+				}
+			}
+		}
 		if all[0][0].Steady != nil {
 			row = append(row, fmt.Sprintf("%.2f", 100*p.mean(func(r *RunResult) float64 { return r.Whole.HitRatio })),
 				span(int64(p.mean(func(r *RunResult) float64 { return r.Whole.TTFT.Mean }))))

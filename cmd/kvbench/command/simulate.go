@@ -18,6 +18,9 @@ import (
 	"github.com/kvbench/kvbench/policies/catalogue"
 )
 
+// maxSeeds is far more than any interval needs.
+const maxSeeds = 10000
+
 // simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	cfg      simulate.Config
@@ -234,6 +237,9 @@ func (f *simulateFlags) resolve(fl *pflag.FlagSet, defs []catalogue.Definition) 
 	}
 	if f.seeds < 1 {
 		return fmt.Errorf("--seeds is %d; it must be at least 1", f.seeds)
+	}
+	if f.seeds > maxSeeds {
+		return fmt.Errorf("--seeds is %d; it must be at most %d", f.seeds, maxSeeds)
 	}
 	c.Seeds = nil
 	for i := range f.seeds {
