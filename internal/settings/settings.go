@@ -358,6 +358,9 @@ func (r *reader) mapping(n ast.Node, k *scope) {
 			}
 			continue
 		}
+		if _, empty := value.(*ast.NullNode); empty && k.commands[name] != nil && !k.flags[name] {
+			continue // a command whose values are all comments
+		}
 		switch {
 		case !k.flags[name]:
 			all := slices.Collect(maps.Keys(k.flags))

@@ -10,6 +10,9 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
+// Default is the origin of a value that nothing sets.
+const Default = "default"
+
 // Value is a setting or the default of a flag, to be shown.
 type Value struct {
 	Setting
@@ -30,7 +33,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 
 // WriteYAML writes values in the form of a file, with their origins as comments.
 // Of several values for one flag of one command the first is written and the
-// others are comments, as they have no effect.
+// others are comments, as they have no effect; so are defaults.
 func WriteYAML(w io.Writer, values []Value) error {
 	root := &node{}
 	for i := range values {
@@ -84,8 +87,13 @@ func (n *node) write(b *strings.Builder, indent string) error {
 			text = "[" + text + "]"
 		}
 		line := v.Flag + ": " + text
-		if (v.List || len(texts) != 1) && len(texts) == 0 {
+		switch {
+		case (v.List || len(texts) != 1) && len(texts) == 0:
 			line = "# " + v.Flag + ":" // an empty list is the default and cannot be set
+		case v.Origin == Default:
+			// To give a flag its default is not to leave it out: some must not be
+			// empty when they are given, and others exclude each other.
+			line = "# " + line
 		}
 		if seen[v.Flag] {
 			line = "# has no effect: " + line

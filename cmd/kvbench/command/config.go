@@ -101,8 +101,9 @@ func (a *app) configPrint() *cobra.Command {
 		Use:   "print [COMMAND...]",
 		Short: "Print what file and environment set, or every flag of a command",
 		Long: `Print what the file and the environment set and where each value comes from. With
-a COMMAND, print the value that each of its flags would have. What is printed is a
-file that --config can name. Every value is tried on the flags that it is for.`,
+a COMMAND, print the value that each of its flags would have, with defaults as
+comments. What is printed is a file that --config can name. Every value is tried
+on the flags that it is for.`,
 		Example: `  kvbench config print --config kvbench.yaml
   kvbench config print replay > kvbench.yaml
   KVBENCH_WORKERS=128 kvbench config print trace info --json`,
@@ -177,7 +178,7 @@ func (a *app) values(cmd *cobra.Command, every bool) ([]settings.Value, error) {
 		if f.Hidden || slices.Contains([]string{"help", settings.FileFlag}, f.Name) {
 			return
 		}
-		v := settings.Value{Setting: settings.Setting{Command: path, Flag: f.Name, Values: []string{f.Value.String()}, Origin: "default"}}
+		v := settings.Value{Setting: settings.Setting{Command: path, Flag: f.Name, Values: []string{f.Value.String()}, Origin: settings.Default}}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			v.Values, v.List = list.GetSlice(), true
 		}
