@@ -95,7 +95,7 @@ func judgeControl(c Control, rows []Row, interval method, level float64) Control
 	case iv.Low > 1 || iv.High < 1:
 		out.Note = "the base differs from itself: something other than the variants decides"
 	case iv.Low < 1-margin || iv.High > 1+margin:
-		out.Note = fmt.Sprintf("the base against itself leaves %+.2g%% … %+.2g%% open, more than the margin of %g%%",
+		out.Note = fmt.Sprintf("the base against itself leaves %+.0f%% … %+.0f%% open, more than the margin of %g%%",
 			100*(iv.Low-1), 100*(iv.High-1), 100*margin)
 	default:
 		out.OK = true
