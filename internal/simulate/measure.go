@@ -259,6 +259,8 @@ func (m *measure) result(t fleet.Totals) *RunResult {
 		PeakWaiting:    m.peakWaiting,
 		ComputedTokens: slices.Clone(m.work),
 	}
+	// A trace whose last answers outlast a tenth of it is short, not too much.
+	r.Overloaded = r.Overloaded && r.Whole.Queue.P90 > 0
 	total, _ := m.cfg.Engine.allBlocks(m.cfg.Workers)
 	r.ResidentShare = r.ResidentBlocks / float64(total)
 	if m.notes.clock != nil && m.notes.decisions.n > 0 {

@@ -90,7 +90,8 @@ type RunResult struct {
 	Steady *Figures `json:"after_warm_up,omitempty"`
 
 	// Overloaded says that the ranks were done later than a tenth of the arrivals'
-	// span after the last arrival: queues grew, and times say how long the trace was.
+	// span after the last arrival and that a tenth of the requests waited: queues
+	// grew, and times say how long the trace was.
 	Overloaded bool `json:"overloaded"`
 
 	Imbalance      Imbalance    `json:"imbalance"`

@@ -125,6 +125,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("a warm-up share of %g; it must be from 0 to less than 1", c.WarmUp)
 	case c.Window < 0:
 		return fmt.Errorf("a window of %v; it must not be negative", c.Window)
+	case c.Window > 0 && c.arrivalSpan() > maxWindows*float64(c.Window):
+		return fmt.Errorf("requests arrive over %.3g days, more than %d windows of %v; are the times of the trace all of one kind? If they are, give a longer --window, or cut the gap with 'kvbench trace slice'",
+			c.arrivalSpan()/float64(24*time.Hour), int(maxWindows), c.Window)
 	case c.SLO.TTFT < 0 || c.SLO.TPOT < 0 || c.SLO.E2E < 0:
 		return fmt.Errorf("a limit below 0 in the SLO")
 	case c.Concurrency > 0 && len(c.SpeedUps) > 1:
@@ -230,6 +233,26 @@ func Run(ctx context.Context, cfg Config, progress Progress) (*Result, error) {
 		res.compare()
 	}
 	return res, nil
+}
+
+// maxWindows is how many windows a run may have. Each is looked at, even if nothing
+// happens in it.
+const maxWindows = 1 << 20
+
+// arrivalSpan returns the time between the first and the last timestamp at the
+// lowest speed-up, in ns.
+func (c *Config) arrivalSpan() float64 {
+	first, last := math.Inf(1), math.Inf(-1)
+	for i := range c.Trace.Len() {
+		if at := c.Trace.Request(i).Timestamp; !math.IsNaN(at) {
+			first, last = min(first, at), max(last, at)
+		}
+	}
+	slowest := 1.0
+	if c.Knee == nil && len(c.SpeedUps) > 0 {
+		slowest = slices.Min(c.SpeedUps)
+	}
+	return max(0, last-first) * float64(time.Millisecond) / slowest
 }
 
 // noteOverload warns of runs whose times say little.

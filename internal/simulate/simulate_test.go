@@ -347,6 +347,32 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// TestShortIsNotOverloaded plays two requests that meet idle ranks, of which the last
+// is answered long after it came.
+func TestShortIsNotOverloaded(t *testing.T) {
+	row := func(at float64, id uint64) trace.Request {
+		return trace.Request{Timestamp: at, InputLength: 512, OutputLength: 50, HashIDs: []uint64{id}}
+	}
+	tr, err := trace.New(512, []trace.Request{row(0, 1), row(100, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, tr, "round-robin")
+	cfg.Oracle = false
+	if res := run(t, cfg); res.Runs[0].Overloaded {
+		t.Errorf("overloaded, with a queue time of %v", res.Runs[0].Whole.Queue)
+	}
+	// Times of two kinds leave a gap of decades, each minute of which would be
+	// looked at.
+	if tr, err = trace.New(512, []trace.Request{row(0, 1), row(1e12, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Trace = tr
+	if _, err := Run(t.Context(), cfg, nil); err == nil || !strings.Contains(err.Error(), "--window") {
+		t.Errorf("a gap of decades: error %v", err)
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(context.Background())
