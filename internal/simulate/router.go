@@ -9,7 +9,9 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/retention"
 	"github.com/kvbench/kvbench/indexer/runs"
+	"github.com/kvbench/kvbench/internal/invariants"
 	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/catalogue"
@@ -26,8 +28,9 @@ const (
 	ApproximateLRU = "lru"
 )
 
-// router is a policy with the state of one router: an index that KV events or, if
-// it is approximate, its own decisions feed, the load that it caused itself, and
+// router is a policy with the state of one router: one of two indexes, as the
+// engines can say what they hold in pieces or not, that KV events or, if it is
+// approximate, its own decisions feed, the load that it caused itself, and
 // where it sent sessions. It knows nothing else of the ranks. Blocks of answers
 // are not part of its account of load.
 type router struct {
@@ -36,11 +39,14 @@ type router struct {
 	trace    *trace.Trace
 	notes    *notes
 
+	pieces *pieceIndex
+
 	index  indexer.Index
 	writer indexer.Writer
 	reader indexer.Reader
-	answer indexer.Answer
-	counts RouterCounts // of all events
+
+	answer indexer.Answer // of one or the other
+	counts RouterCounts   // of all events
 
 	resident *indexer.ResidentCounters // of the index
 	guess    *guess                    // in the place of KV events
@@ -74,16 +80,20 @@ func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, n *notes, seed 
 	r := &router{pipeline: pipeline, inputs: pipeline.Inputs(), trace: t, notes: n}
 	r.state = policies.State{Slots: cfg.Workers}
 	if r.inputs.Has(policies.Cache) {
+		r.answer.Grow(cfg.Workers)
+		r.state.Cache = &r.answer
+	}
+	if r.inputs.Has(policies.Cache) && cfg.inPieces() {
+		r.pieces = newPieceIndex(cfg.Workers)
+	} else if r.inputs.Has(policies.Cache) {
 		index, err := runs.New(indexer.Config{Threads: 1, Slots: cfg.Workers})
 		if err != nil {
 			return nil, err
 		}
 		r.index, r.writer, r.reader = index, index.Writer(0), index.Reader()
-		r.answer.Grow(cfg.Workers)
 		for slot := range cfg.Workers {
 			r.writer.Attach(indexer.Slot(slot))
 		}
-		r.state.Cache = &r.answer
 		if cfg.Approximate != "" {
 			if r.guess, err = newGuess(cfg, r.apply); err != nil {
 				return nil, err
@@ -114,17 +124,27 @@ func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, n *notes, seed 
 	return r, nil
 }
 
+// inPieces says whether KV events come in pieces: if the engines have such and no
+// guesses, which are made of blocks, stand in for them.
+func (c *Config) inPieces() bool {
+	return c.Engine.Kind == VLLM && c.Approximate == "" && !c.byBlocks
+}
+
 // upToDate is the progress of an index without a queue before it.
 type upToDate struct{}
 
 // Load implements residentblocks.Progress.
 func (upToDate) Load() (applied, accepted uint64) { return 0, 0 }
 
-func (r *router) close() {
-	if r.index != nil {
+func (r *router) close() error {
+	switch {
+	case r.index != nil:
 		r.reader.Close()
-		_ = r.index.Close() // it has nothing to report: all memory is the collector's
+		return r.index.Close()
+	case r.pieces != nil && invariants.Enabled:
+		return r.pieces.check()
 	}
+	return nil
 }
 
 // stretches appends those of a chain's prompt; the last one of its path is of the
@@ -143,7 +163,7 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	if r.inputs&(policies.Cache|policies.Load) != 0 {
 		locals, _ = a.Chain.Blocks(a.Chain.Prompt())
 	}
-	if r.load != nil {
+	if r.load != nil || r.pieces != nil {
 		r.stretches = stretches(a.Chain, r.stretches[:0])
 	}
 	r.request = policies.Request{
@@ -165,7 +185,10 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	if r.notes.clock != nil {
 		began = r.notes.clock()
 	}
-	if r.reader != nil {
+	switch {
+	case r.pieces != nil:
+		r.pieces.find(r.stretches, &r.answer)
+	case r.reader != nil:
 		r.reader.Find(locals, indexer.FindOptions{}, &r.answer)
 	}
 	if r.notes.explain != nil && a.ID == r.notes.row {
@@ -186,7 +209,7 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	}
 	r.pipeline.Commit(&r.request, choice.Slot)
 	cached := min(int(choice.Overlap)*r.request.BlockSize, r.request.PromptTokens)
-	if r.reader != nil {
+	if r.inputs.Has(policies.Cache) {
 		r.notes.expected[a.ID] = int32(cached)
 	}
 	if r.load != nil {
@@ -205,7 +228,7 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 
 // Hears implements fleet.Hearer.
 func (r *router) Hears() (events, load, looks bool) {
-	return r.writer != nil && r.guess == nil, r.load != nil || r.guess != nil, r.notes.explain != nil
+	return r.inputs.Has(policies.Cache) && r.guess == nil, r.load != nil || r.guess != nil, r.notes.explain != nil
 }
 
 // Event implements fleet.Router.
@@ -216,14 +239,26 @@ func (r *router) Event(_ int64, ev *indexer.Event) error {
 	return r.apply(ev)
 }
 
+// HearsPieces implements fleet.PieceHearer.
+func (r *router) HearsPieces() bool { return r.pieces != nil }
+
+// Pieces implements fleet.PieceHearer.
+func (r *router) Pieces(_ int64, ev *engine.Pieces) error {
+	return r.applied(ev.ID, ev.Slot, r.pieces.apply(ev), r.pieces.blocks[ev.Slot])
+}
+
 func (r *router) apply(ev *indexer.Event) error {
-	e := r.writer.Apply(ev)
+	return r.applied(ev.ID, ev.Slot, r.writer.Apply(ev), r.writer.Blocks(ev.Slot))
+}
+
+// applied notes what an event did, after which its rank holds so many blocks.
+func (r *router) applied(id uint64, slot indexer.Slot, e indexer.Effect, blocks int) error {
 	r.counts.note(&e)
 	if r.resident != nil {
-		r.resident.Store(ev.Slot, uint32(r.writer.Blocks(ev.Slot)))
+		r.resident.Store(slot, uint32(blocks))
 	}
 	if e.Malformed > 0 {
-		return fmt.Errorf("the index calls event %d of rank %d malformed", ev.ID, ev.Slot)
+		return fmt.Errorf("the index calls event %d of rank %d malformed", id, slot)
 	}
 	return nil
 }

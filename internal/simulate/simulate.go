@@ -89,6 +89,8 @@ type Config struct {
 	Requests func(run *RunResult, requests []Request) error
 	// Parallel is how many runs are under way at a time, 0: one for each CPU.
 	Parallel int
+
+	byBlocks bool // routers are told of blocks one by one, for tests
 }
 
 // SLO are limits that a request must hold to count for goodput. A limit of 0 is
@@ -400,7 +402,7 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 		Ranks:     cfg.Workers,
 		Open: func(rank int, l engine.Listener) (fleet.Engine, error) {
 			w := &watch.ranks[rank]
-			w.next = l
+			w.next, w.pieces = l, engine.PiecesTo(l)
 			e, err := cfg.Engine.open(rank, cfg.Time.Time, w)
 			w.rankEngine, engines[rank] = e, e
 			return w, err
@@ -429,7 +431,7 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 		if err != nil {
 			return err
 		}
-		defer r.close()
+		defer func() { err = errors.Join(err, r.close()) }()
 		routers = append(routers, r)
 		fc.Routers = append(fc.Routers, r)
 	}

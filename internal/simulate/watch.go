@@ -39,6 +39,7 @@ type rankWatch struct {
 	watch  *watch
 	number int
 	next   engine.Listener
+	pieces engine.PieceReader // the same, if it wants KV events in pieces
 }
 
 // Submit implements fleet.Engine.
@@ -59,9 +60,18 @@ func (r *rankWatch) ReadsBlocks() bool { return r.watch.audit != nil || engine.R
 func (r *rankWatch) Event(at int64, ev *indexer.Event) {
 	if r.watch.audit != nil {
 		r.watch.audit.event(r.number, ev)
+		if r.pieces != nil {
+			return // the event comes once more, in pieces
+		}
 	}
 	r.next.Event(at, ev)
 }
+
+// ReadsPieces implements engine.PieceReader.
+func (r *rankWatch) ReadsPieces() bool { return r.pieces != nil }
+
+// Pieces implements engine.PieceReader.
+func (r *rankWatch) Pieces(at int64, ev *engine.Pieces) { r.pieces.Pieces(at, ev) }
 
 // Admitted implements engine.Listener.
 func (r *rankWatch) Admitted(at int64, id uint64, cached int, again bool) {

@@ -195,7 +195,7 @@ func (f *fleet) catchUp() error {
 	// Before events of the same ranks that come later.
 	for len(f.pending) > 0 && f.pending[0].at <= f.now {
 		m := heap.Pop(&f.pending).(*eventMessage)
-		if err := f.cfg.Routers[m.router].Event(m.at, &m.event); err != nil {
+		if err := f.give(m.router, m.at, &m.event); err != nil {
 			return err
 		}
 		f.news.giveBack(m)
@@ -235,9 +235,9 @@ func (f *fleet) eventAhead(at int64) {
 	if !f.events {
 		return
 	}
-	for i, router := range f.cfg.Routers {
+	for i := range f.cfg.Routers {
 		if due <= f.now {
-			f.fail(router.Event(due, &f.event))
+			f.fail(f.give(i, due, &f.event))
 			continue
 		}
 		m := f.news.message(due, i, &f.event)

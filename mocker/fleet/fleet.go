@@ -88,6 +88,17 @@ type Hearer interface {
 	Hears() (events, load, looks bool)
 }
 
+// PieceHearer is a Hearer that can take KV events in pieces. If one router of a
+// fleet wants them so, all must, and all engines must tell them.
+type PieceHearer interface {
+	Hearer
+	// HearsPieces says whether it wants them. Then Pieces is called in the place of
+	// Event.
+	HearsPieces() bool
+	// Pieces is Event for the same event in pieces.
+	Pieces(now int64, ev *engine.Pieces) error
+}
+
 // Outcome is what became of a request. Times are in ns.
 type Outcome struct {
 	Row     int
@@ -199,6 +210,9 @@ func Run(ctx context.Context, t *trace.Trace, cfg Config, obs Observer) (Totals,
 	}
 	f := &fleet{trace: t, cfg: cfg, obs: obs, slotOf: make([]int32, t.Len()), ends: newEnds(cfg.Ranks), waits: make([]bool, cfg.Ranks)}
 	f.events, f.load, f.looks = f.hearing()
+	if err := f.hearPieces(); err != nil {
+		return Totals{}, err
+	}
 	f.gaps, _ = obs.(GapsObserver)
 	for i := range cfg.Routers {
 		f.loss = append(f.loss, rand.New(rand.NewPCG(cfg.Seed, 0x6c6f7373<<16|uint64(i))))
@@ -249,7 +263,8 @@ type fleet struct {
 	turn    int // of the routers
 	failure error
 
-	events, load, looks bool // what routers hear or look at
+	events, load, looks bool          // what routers hear or look at
+	pieces              []PieceHearer // the routers, if they take KV events so
 	gaps                GapsObserver
 
 	ahead   bool
@@ -262,7 +277,7 @@ type fleet struct {
 	flights []*flight // engines keep the chains, so that these stay where they are
 	unused  []int32
 	slotOf  []int32 // flight of a row that is in flight
-	event   indexer.Event
+	event   kvEvent
 	arrival Arrival
 }
 
@@ -571,14 +586,62 @@ func (r *rank) flight(id uint64) *flight { return r.fleet.flights[r.fleet.slotOf
 // Event implements engine.Listener.
 func (r *rank) Event(at int64, ev *indexer.Event) {
 	f := r.fleet
+	if f.pieces != nil {
+		f.fail(fmt.Errorf("rank %d: its engine does not tell KV events in pieces, which the routers take only", r.number))
+		return
+	}
+	f.event.blocks = *ev
+	f.event.blocks.Slot = indexer.Slot(r.number)
+	f.spread(at)
+}
+
+// ReadsPieces implements engine.PieceReader.
+func (r *rank) ReadsPieces() bool { return r.fleet.pieces != nil }
+
+// Pieces implements engine.PieceReader.
+func (r *rank) Pieces(at int64, ev *engine.Pieces) {
+	f := r.fleet
+	f.event.pieces = *ev
+	f.event.pieces.Slot = indexer.Slot(r.number)
+	f.spread(at)
+}
+
+// hearPieces finds out whether the routers take KV events in pieces.
+func (f *fleet) hearPieces() error {
+	hearers, other := make([]PieceHearer, len(f.cfg.Routers)), false
+	wanted := false
+	for i, r := range f.cfg.Routers {
+		if h, ok := r.(PieceHearer); ok && h.HearsPieces() {
+			hearers[i], wanted = h, true
+		} else {
+			other = true
+		}
+	}
+	switch {
+	case wanted && other:
+		return errors.New("fleet: some routers take KV events in pieces and some do not; they must agree")
+	case wanted && f.events:
+		f.pieces = hearers
+	}
+	return nil
+}
+
+// give gives a KV event to a router.
+func (f *fleet) give(router int, now int64, ev *kvEvent) error {
+	if f.pieces != nil {
+		return f.pieces[router].Pieces(now, &ev.pieces)
+	}
+	return f.cfg.Routers[router].Event(now, &ev.blocks)
+}
+
+// spread lets the event go to the routers.
+func (f *fleet) spread(at int64) {
 	f.totals.Events++
-	f.event = *ev
-	f.event.Slot = indexer.Slot(r.number)
 	if f.ahead {
 		f.eventAhead(at)
 		return
 	}
-	for i, router := range f.cfg.Routers {
+	for i := range f.cfg.Routers {
 		if f.cfg.EventLoss > 0 && f.loss[i].Float64() < f.cfg.EventLoss {
 			f.totals.EventsLost++
 			continue
@@ -587,7 +650,7 @@ func (r *rank) Event(at int64, ev *indexer.Event) {
 			f.news.addEvent(f.now+f.cfg.EventDelay, i, &f.event)
 			continue
 		}
-		f.fail(router.Event(f.now, &f.event))
+		f.fail(f.give(i, f.now, &f.event))
 	}
 }
 
@@ -655,7 +718,7 @@ func (r *rank) Tokens(ids []uint64, at []int64) {
 }
 
 // ReadsBlocks implements engine.BlockReader.
-func (r *rank) ReadsBlocks() bool { return r.fleet.events }
+func (r *rank) ReadsBlocks() bool { return r.fleet.events && r.fleet.pieces == nil }
 
 // Preempted implements engine.Listener.
 func (r *rank) Preempted(_ int64, id uint64) { r.flight(id).Preemptions++ }
@@ -699,7 +762,7 @@ func (f *fleet) deliver() error {
 		if !ok {
 			break
 		}
-		if err := f.cfg.Routers[m.router].Event(f.now, &m.event); err != nil {
+		if err := f.give(m.router, f.now, &m.event); err != nil {
 			return err
 		}
 		f.news.giveBack(m)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/mocker/engine"
 )
 
 // happening is a turn that arrives at a time of its own.
@@ -144,12 +145,19 @@ type message struct {
 	finished bool
 }
 
-// eventMessage is a KV event with hashes of its own.
+// kvEvent is a KV event by blocks or in pieces, as the routers of the fleet take
+// it.
+type kvEvent struct {
+	blocks indexer.Event
+	pieces engine.Pieces
+}
+
+// eventMessage is a KV event with lists of its own.
 type eventMessage struct {
 	at     int64
 	number int64 // breaks ties
 	router int
-	event  indexer.Event
+	event  kvEvent
 }
 
 // news is what is on its way to routers. Each kind takes equally long, so that
@@ -173,12 +181,12 @@ func (n *news) next() (at int64, ok bool) {
 	return at, ok
 }
 
-func (n *news) addEvent(at int64, router int, ev *indexer.Event) {
+func (n *news) addEvent(at int64, router int, ev *kvEvent) {
 	n.events.push(n.message(at, router, ev))
 }
 
 // message makes a message of an event that is borrowed.
-func (n *news) message(at int64, router int, ev *indexer.Event) *eventMessage {
+func (n *news) message(at int64, router int, ev *kvEvent) *eventMessage {
 	var m *eventMessage
 	if last := len(n.unused) - 1; last >= 0 {
 		m = n.unused[last]
@@ -186,10 +194,11 @@ func (n *news) message(at int64, router int, ev *indexer.Event) *eventMessage {
 	} else {
 		m = new(eventMessage)
 	}
-	sequences := append(m.event.Sequences[:0], ev.Sequences...)
-	locals := append(m.event.Locals[:0], ev.Locals...)
+	sequences := append(m.event.blocks.Sequences[:0], ev.blocks.Sequences...)
+	locals := append(m.event.blocks.Locals[:0], ev.blocks.Locals...)
+	pieces := append(m.event.pieces.Blocks[:0], ev.pieces.Blocks...)
 	m.at, m.router, m.event = at, router, *ev
-	m.event.Sequences, m.event.Locals = sequences, locals
+	m.event.blocks.Sequences, m.event.blocks.Locals, m.event.pieces.Blocks = sequences, locals, pieces
 	return m
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/mocker"
+	"github.com/kvbench/kvbench/mocker/engine"
 )
 
 // none is no piece.
@@ -43,6 +44,7 @@ type cache struct {
 	// named says that pieces have the hashes of their blocks, for evicted.
 	named   bool
 	evicted []indexer.SequenceHash // by the last hold, if named
+	lost    []engine.Piece         // the same blocks in pieces
 	gone    int                    // the number of blocks that these are or would be
 
 	now  int64 // virtual time, kept up to date by the engine
@@ -155,9 +157,9 @@ func (c *cache) match(path []mocker.Stretch, limit int, spans []span) (_ []span,
 // hold gives a request, which holds nothing or is given no hits, what was just
 // matched, of which active blocks are held by others, and fresh blocks of its own.
 // Either all of it happens or, if there is no room, nothing. Blocks that were
-// evicted for it are in evicted and gone.
+// evicted for it are in evicted, lost and gone.
 func (c *cache) hold(h *held, spans []span, hits, active, fresh int) bool {
-	c.evicted, c.gone = c.evicted[:0], 0
+	c.evicted, c.lost, c.gone = c.evicted[:0], c.lost[:0], 0
 	needed := max(0, fresh-(c.capacity-c.used))
 	if needed > c.idle-(hits-active) {
 		return false
@@ -392,6 +394,7 @@ func (c *cache) evict(blocks int) {
 // lose notes that lookups no longer find the last blocks of a piece.
 func (c *cache) lose(p *piece, blocks int) {
 	c.gone += blocks
+	c.lost = append(c.lost, engine.Piece{Stretch: p.id, From: p.to - int32(blocks), To: p.to})
 	c.distinct -= blocks
 	if c.named {
 		k := len(p.sequences) - blocks

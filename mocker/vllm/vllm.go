@@ -109,6 +109,7 @@ type Engine struct {
 	cfg       Config
 	listener  engine.Listener
 	tokens    engine.TokenReader // the listener, if it is one
+	pieces    engine.PieceReader // the same, if it wants KV events in pieces
 	slow      bool               // do without decode, for tests
 	cache     *cache
 	watermark int
@@ -132,9 +133,11 @@ type Engine struct {
 		changes uint64
 	}
 
-	spans []span // scratch of admit
-	steps steps
-	event indexer.Event
+	spans  []span // scratch of admit
+	steps  steps
+	event  indexer.Event
+	parts  engine.Pieces
+	stored []engine.Piece // scratch of partsOf
 }
 
 // request is one in the engine. Its buffers are reused.
@@ -164,6 +167,7 @@ func New(cfg Config, listener engine.Listener) (*Engine, error) {
 	e := &Engine{cfg: cfg, listener: listener, cache: newCache(cfg.Blocks, engine.ReadsBlocks(listener)), watermark: int(cfg.Watermark * float64(cfg.Blocks))}
 	e.blocked.id = -1
 	e.tokens, _ = listener.(engine.TokenReader)
+	e.pieces = engine.PiecesTo(listener)
 	return e, nil
 }
 
@@ -471,7 +475,7 @@ func (e *Engine) hold(r *request, spans []span, hits, active, fresh int) bool {
 	e.changes++
 	if e.cache.gone > 0 {
 		e.counts.RemovedBlocks += int64(e.cache.gone)
-		e.emit(indexer.Event{Kind: indexer.Removed, Sequences: e.cache.evicted})
+		e.emit(indexer.Event{Kind: indexer.Removed, Sequences: e.cache.evicted}, engine.Pieces{Kind: indexer.Removed, Blocks: e.cache.lost})
 	}
 	return true
 }
@@ -493,16 +497,52 @@ func (e *Engine) store(r *request, to int) {
 			}
 		}
 		e.counts.StoredBlocks += int64(s.to - s.from)
-		e.emit(ev)
+		var parts engine.Pieces
+		if e.pieces != nil {
+			parts = e.partsOf(r.chain.Path(), s)
+		}
+		e.emit(ev, parts)
 	}
 	e.changes++
 }
 
-func (e *Engine) emit(ev indexer.Event) {
-	ev.ID = e.eventID
+// partsOf is the Stored event of blocks of a path, valid until the next call.
+func (e *Engine) partsOf(path []mocker.Stretch, s stretch) engine.Pieces {
+	ev := engine.Pieces{Kind: indexer.Stored}
+	e.stored = e.stored[:0]
+	// New blocks are mostly those of an answer, which are the last.
+	at := len(path) - 1
+	for at > 0 && path[at-1].End > s.from {
+		at--
+	}
+	if s.from > 0 {
+		of := path[at].ID
+		if at > 0 && path[at-1].End == s.from {
+			of = path[at-1].ID
+		}
+		ev.HasParent, ev.Parent = true, engine.Piece{Stretch: of, From: s.from - 1, To: s.from}
+	}
+	for from := s.from; from < s.to; at++ {
+		to := min(path[at].End, s.to)
+		e.stored = append(e.stored, engine.Piece{Stretch: path[at].ID, From: from, To: to})
+		from = to
+	}
+	ev.Blocks = e.stored
+	return ev
+}
+
+// emit tells a KV event. parts is the same one, if e.pieces wants it.
+func (e *Engine) emit(ev indexer.Event, parts engine.Pieces) {
+	ev.ID, parts.ID = e.eventID, e.eventID
 	e.eventID++
-	e.event = ev
-	e.listener.Event(e.now, &e.event)
+	if e.pieces == nil || e.cache.named {
+		e.event = ev
+		e.listener.Event(e.now, &e.event)
+	}
+	if e.pieces != nil {
+		e.parts = parts
+		e.pieces.Pieces(e.now, &e.parts)
+	}
 }
 
 // Cached returns how many leading tokens of what is known of a request are in the
