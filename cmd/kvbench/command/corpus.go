@@ -211,7 +211,7 @@ func (a *app) corpusExport() *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
 		Use:   "export CORPUS --out FILE.parquet",
-		Short: "Export a corpus as Parquet, so that any program can replay the same work",
+		Short: "Export a corpus as Parquet, for other programs",
 		Args:  exactArgs("a CORPUS"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if out == "" {

@@ -35,9 +35,9 @@ each index once a round, and compare them within the rounds. All indexes must
 give the same answers. The default trace is the embedded conversation-small.
 
 Cases:
-  x1, x20          1 or 20 copies of the trace on 128 ranks: events alone, events
-                   and queries in order, lookups timed one by one, a writer beside
-                   a reader, two writers, memory, collection
+  x1, x20          1 or 20 copies of the trace on 128 ranks: events alone,
+                   events and queries in order, lookups timed one by one, a
+                   writer beside a reader, two writers, memory, collection
   random-victims   x20 with the removals of each event in random order
   1024-ranks, 10000-ranks
                    20 copies on more ranks

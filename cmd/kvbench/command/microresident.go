@@ -16,7 +16,7 @@ func (a *app) microResidentRead() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resident_blocks_read",
-		Short: "Measure what a scorer pays to read the resident-block counts",
+		Short: "What a scorer pays to read resident counts",
 		Long: `Select by a scorer that adds each candidate's count, and by the same scorer without
 it, each once a round; and again while a thread on another CPU rewrites every
 counter without pause, for which it takes two CPUs. The threads are pinned.
@@ -53,7 +53,7 @@ func (a *app) microResidentWrite() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resident_blocks_write",
-		Short: "Measure what event threads pay to keep the resident-block counts",
+		Short: "What event threads pay to keep resident counts",
 		Long: `Let 128 ranks on 8 event threads store prompts and then clear them, with tracking
 of resident blocks and without it. Each measurement has a process of its own, and
 the one that comes first alternates from round to round.

@@ -13,7 +13,7 @@ func (a *app) microSelection() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "default_selection",
-		Short: "Measure how long the default KV cost takes to choose a rank",
+		Short: "How long the default KV cost takes to choose",
 		Long: `Choose a rank by the default KV cost in three ways, each once a round: by a scan of
 all candidates, by the chooser that looks only at those that have something of the
 prompt and at the best of the rest (sublinear, which must choose the same), and by

@@ -52,7 +52,7 @@ func (a *app) policiesShow() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Explain one: rule, source, inputs, parameters, and where it goes wrong",
+		Short: "Explain one: rule, source, inputs, parameters, limits",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%s takes one argument, a NAME, and got %d", cmd.CommandPath(), len(args))

@@ -23,7 +23,7 @@ func (a *app) resultsExport() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "export PATH...",
-		Short: "Write trials or tables as Parquet, CSV, JSON or the Go benchmark format",
+		Short: "Write trials or tables as Parquet, CSV, JSON or benchmarks",
 		Long: `Write the trials of records, experiments and sweeps as one table, a row for each,
 invalid ones and those of warm-up too; or the rows of Parquet tables of one schema
 in another format. docs/formats.md describes the columns. Folders are searched.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/catalogue"
 	"github.com/kvbench/kvbench/internal/settings"
+	"github.com/kvbench/kvbench/internal/text"
 	policycatalogue "github.com/kvbench/kvbench/policies/catalogue"
 )
 
@@ -151,11 +153,45 @@ gate is inconclusive; 130 interrupted.`,
 	cmd.PersistentFlags().StringVar(&a.config, settings.FileFlag, "", "YAML file with values for flags that are not given here; see 'kvbench config --help'")
 	_ = cmd.MarkPersistentFlagFilename(settings.FileFlag, "yaml", "yml")
 	cmd.PersistentPreRunE = a.configure
+	// Flags are explained in lines that a terminal of 80 columns shows whole.
+	cmd.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "(.LocalFlags.FlagUsagesWrapped 80)",
+		".InheritedFlags.FlagUsages", "(.InheritedFlags.FlagUsagesWrapped 80)",
+	).Replace(cmd.UsageTemplate()))
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
 	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.simulate(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.reportCommand(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.configCommand(), a.man(), a.version())
+	fitHelp(cmd)
 	return cmd
+}
+
+// fitHelp breaks the paragraphs of the help of a command and those below it so that
+// they fit into 80 columns. What is indented stays as it is.
+func fitHelp(cmd *cobra.Command) {
+	var b text.Builder
+	var paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			b.Wrap("", strings.Join(paragraph, " "))
+			paragraph = paragraph[:0]
+		}
+	}
+	for line := range strings.SplitSeq(cmd.Long, "\n") {
+		if line == "" || line[0] == ' ' {
+			end()
+			b.Line(line)
+		} else {
+			paragraph = append(paragraph, line)
+		}
+	}
+	end()
+	if cmd.Long != "" {
+		cmd.Long = strings.TrimRight(b.String(), "\n")
+	}
+	for _, c := range cmd.Commands() {
+		fitHelp(c)
+	}
 }
 
 func (a *app) log() *slog.Logger {

@@ -45,7 +45,7 @@ func (a *app) simulate() *cobra.Command {
 	f := simulateFlags{cfg: simulate.Config{Engine: simulate.Engines{VLLM: vllm.Default(), SGLang: sglang.Default()}}, search: simulate.DefaultKnee()}
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE|NAME",
-		Short: "Compare policies in a closed loop with mock engines, in virtual time",
+		Short: "Compare policies in a loop with mock engines, in virtual time",
 		Long: `Play a trace through policies in front of mock engines. Each policy sees what a
 router would see: KV events of the ranks, and the load that it caused itself,
 both after a delay. What it chooses decides what the ranks cache and how long

@@ -22,7 +22,7 @@ func (a *app) soak() *cobra.Command {
 	var from, repro string
 	cmd := &cobra.Command{
 		Use:   "soak",
-		Short: "Run an index for long and compare it with the reference all the time",
+		Short: "Run an index for long beside the reference",
 		Long: `Run indexes one after the other, each for --duration, on event threads with ranks
 that come and go, content that churns and readers that ask meanwhile. After every
 round everything is flushed; effects of every event, counts of all ranks and a

@@ -57,7 +57,7 @@ func (a *app) statsCoverage() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "coverage",
-		Short: "Simulate experiments and count how often each interval covers the truth",
+		Short: "Count how often each interval covers the truth",
 		Long: `Simulate experiments whose true ratio is known, with noise of many forms, and count
 how often each interval covers it. The same seed gives the same table.`,
 		Example: "  kvbench stats coverage --datasets 2000 --n 9,20",

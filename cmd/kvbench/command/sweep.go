@@ -44,7 +44,7 @@ func (a *app) sweep() *cobra.Command {
 	var prep prepareFlags
 	cmd := &cobra.Command{
 		Use:   "sweep TRACE|CORPUS|NAME",
-		Short: "Replay at several loads or sizes, and find where it stops keeping up",
+		Short: "Replay at several loads or sizes; where it stops keeping up",
 		Long: `Replay at several points, each trial in a fresh process.
 
 By default the points are windows from --min to --max, each longer than the one

@@ -10,7 +10,7 @@ func (a *app) traceConvert() *cobra.Command {
 	var f rewriteFlags
 	cmd := &cobra.Command{
 		Use:   "convert TRACE|NAME --out FILE",
-		Short: "Write a trace in another form: Mooncake's lines, AIPerf's lines, or a Parquet table",
+		Short: "Write a trace in another form, or as a Parquet table",
 		Long: `Read a trace of any form and write it as Mooncake's JSON lines, as AIPerf's, or as
 a Parquet table with documented columns. It streams: memory does not grow with the
 rows, only with the named sessions.

@@ -19,7 +19,7 @@ func (a *app) traceInfo() *cobra.Command {
 	var html string
 	cmd := &cobra.Command{
 		Use:   "info TRACE|NAME",
-		Short: "Describe a trace: arrivals, lengths, reuse, cache hits, prefix tree",
+		Short: "Describe a trace: arrivals, lengths, reuse, cache hits",
 		Long: `Describe a trace in one pass: arrivals and how they bunch, lengths, sessions,
 what is reused and after how many other blocks, what an LRU cache of any size
 hits, and the tree of prefixes.
