@@ -26,11 +26,12 @@ func experimentPage(exp *rounds.Experiment, timelines []*timeline, o Options) (*
 		title = "Rounds: " + filepath.Base(exp.Dir)
 	}
 	p := page.New(title, fmt.Sprintf("%s. %s. %d of %d rounds of %d variants, order %s.", a.Workload, a.Machine, a.Done, a.Planned, len(a.Variants), a.Order))
-	if err := experimentVerdicts(p, exp, a, o.Gate); err != nil {
+	read := gate.Read(a)
+	if err := experimentVerdicts(p, exp, a, read, o.Gate); err != nil {
 		return nil, err
 	}
 	trials, unread := experimentTrials(exp, a.Planned)
-	ratioSection(p, a, o.Gate)
+	ratioSection(p, a, read, o.Gate)
 	if o.Gate != nil {
 		gateSection(p, o.Gate)
 	}
@@ -50,7 +51,7 @@ func experimentPage(exp *rounds.Experiment, timelines []*timeline, o Options) (*
 
 // experimentVerdicts says what a gate said, or what the intervals say where there
 // was none.
-func experimentVerdicts(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis, g *gate.Report) error {
+func experimentVerdicts(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis, read *gate.Readings, g *gate.Report) error {
 	looks, err := gate.Looks(exp)
 	if err != nil {
 		return err
@@ -68,8 +69,8 @@ func experimentVerdicts(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis
 			p.Verdict(tone[l.Verdict], string(l.Verdict), lookText(l)+". Asked: "+l.Rule+".")
 		}
 	default:
-		p.Verdict(page.Plain, "NO VERDICT", "'kvbench gate' has not judged this experiment. What the intervals say:")
-		for _, text := range readings(a) {
+		p.Verdict(page.Plain, "NO VERDICT", "'kvbench gate' has not judged this experiment. What the intervals say, "+held(a, read)+":")
+		for _, text := range readings(a, read) {
 			p.Verdict(text.tone, text.word, text.text)
 		}
 	}
@@ -96,8 +97,20 @@ type reading struct {
 	text string
 }
 
-// readings says for each comparison on which side of 1 its interval lies.
-func readings(a *rounds.Analysis) []reading {
+// held says to what the readings are held.
+func held(a *rounds.Analysis, read *gate.Readings) string {
+	text := "of one comparison, which needs no correction"
+	if read.Family != 1 {
+		text = fmt.Sprintf("after Holm's correction over the %d comparisons that were measured", read.Family)
+	}
+	if len(a.Floor) == 0 {
+		return text + ", without a control (--aa) that would show how far the same program differs from itself"
+	}
+	return text + fmt.Sprintf(", and held to the control %s, the same program against itself", a.Floor[0].Ratio)
+}
+
+// readings says for each comparison what may be said of it.
+func readings(a *rounds.Analysis, read *gate.Readings) []reading {
 	var out []reading
 	for i := range a.Comparisons {
 		c := &a.Comparisons[i]
@@ -105,34 +118,33 @@ func readings(a *rounds.Analysis) []reading {
 		if c.Refused != "" || len(c.Result.Ratios) == 0 || !iv.Ok() {
 			continue // Unmeasurable and the table say why
 		}
-		r := reading{page.Plain, "OPEN", ""}
-		switch toneOf(c) {
-		case chart.Better:
-			r.tone, r.word = page.Good, "BETTER"
-		case chart.Worse:
-			r.tone, r.word = page.Bad, "WORSE"
-		default:
-			if !iv.Contains(1) {
-				r.word = "DIFFERENT"
-			}
+		r := reading{page.Plain, strings.ToUpper(string(read.Of[i].Side)), ""}
+		switch read.Of[i].Side {
+		case gate.Better:
+			r.tone = page.Good
+		case gate.Worse:
+			r.tone = page.Bad
 		}
-		r.text = fmt.Sprintf("%s of %s: median same-round ratio %s, %g%% interval %s to %s over %d of %d rounds.", c.Metric.Path, c.Ratio,
+		r.text = fmt.Sprintf("%s of %s: median same-round ratio %s, %g%% interval %s to %s over %d of %d rounds", c.Metric.Path, c.Ratio,
 			chart.Format(c.Result.Median, chart.Ratio), 100*iv.Level, chart.Format(iv.Low, chart.Ratio), chart.Format(iv.High, chart.Ratio), len(c.Result.Pairs.Kept), c.Planned)
+		if why := read.Of[i].Why; why != "" {
+			r.text += "; " + why
+		}
+		r.text += "."
 		out = append(out, r)
 	}
 	return out
 }
 
-// toneOf says whether an interval lies on one side of 1.
-func toneOf(c *rounds.Comparison) chart.Tone {
-	iv := c.Result.Interpolated
-	if c.Metric.Better == "" || !iv.Ok() || c.Refused != "" || iv.Contains(1) {
-		return chart.Neutral
-	}
-	if (iv.Low > 1) == (c.Metric.Better == stats.Higher) {
+// toneOf is the colour of a reading.
+func toneOf(side gate.Side) chart.Tone {
+	switch side {
+	case gate.Better:
 		return chart.Better
+	case gate.Worse:
+		return chart.Worse
 	}
-	return chart.Worse
+	return chart.Neutral
 }
 
 // experimentTrials returns the trials of measured rounds that have a record, the
@@ -173,13 +185,13 @@ func experimentTrials(exp *rounds.Experiment, planned int) (out []trial, unread 
 }
 
 // ratioSection draws the ratios.
-func ratioSection(p *page.Page, a *rounds.Analysis, g *gate.Report) {
+func ratioSection(p *page.Page, a *rounds.Analysis, read *gate.Readings, g *gate.Report) {
 	s := p.Section("Ratios")
 	s.Textf("The figure of a comparison is the ratio of two variants within a round. Drawn is the median over the rounds with its interval (interpolated order statistics, %g%%), below it a mark for each round; a ratio of 1 is no difference.", 100*a.Level)
-	forest := &chart.Forest{Head: chart.Head{Title: "Same-round ratios", Description: "Median ratio of each comparison with its interval. Green: the whole interval is on the better side of 1; red: on the worse side."}}
-	add := func(c *rounds.Comparison, label string) {
+	forest := &chart.Forest{Head: chart.Head{Title: "Same-round ratios", Description: "Median ratio of each comparison with its interval. Green: better; red: worse; neither where the interval includes 1, Holm's correction over all comparisons takes a claim back, or the control differs from itself as far."}}
+	add := func(c *rounds.Comparison, label string, tone chart.Tone) {
 		iv := c.Result.Interpolated
-		row := chart.ForestRow{Label: label, Estimate: nan, Low: nan, High: nan, Tone: toneOf(c), Dots: c.Result.Ratios, Margin: marginOf(g, c)}
+		row := chart.ForestRow{Label: label, Estimate: nan, Low: nan, High: nan, Tone: tone, Dots: c.Result.Ratios, Margin: marginOf(g, c)}
 		switch {
 		case c.Refused != "":
 			row.Note, row.Dots = "no result: "+c.Refused, nil
@@ -200,14 +212,14 @@ func ratioSection(p *page.Page, a *rounds.Analysis, g *gate.Report) {
 	}
 	for i := range a.Comparisons {
 		c := &a.Comparisons[i]
-		add(c, c.Ratio.String()+": "+c.Metric.Path)
+		add(c, c.Ratio.String()+": "+c.Metric.Path, toneOf(read.Of[i].Side))
 	}
 	for i := range a.Floor {
 		c := &a.Floor[i]
-		add(c, c.Ratio.String()+" (control): "+c.Metric.Path)
+		add(c, c.Ratio.String()+" (control): "+c.Metric.Path, chart.Neutral)
 	}
 	s.Charts(forest)
-	s.Table(ratioTable(a))
+	s.Table(ratioTable(a, read))
 	if len(a.Floor) == 0 {
 		s.Missing("There is no control: without a second copy of the base (--aa), nothing shows how large a ratio is by chance alone.")
 	}
@@ -230,7 +242,7 @@ func marginOf(g *gate.Report, c *rounds.Comparison) float64 {
 	return nan
 }
 
-func ratioTable(a *rounds.Analysis) *chart.Table {
+func ratioTable(a *rounds.Analysis, read *gate.Readings) *chart.Table {
 	r := chart.Ratio
 	t := &chart.Table{Caption: "Comparisons", Columns: []chart.Column{{Name: "metric"}, {Name: "ratio of"}, {Name: "median ratio", Unit: r},
 		{Name: "interval low", Unit: r}, {Name: "interval high", Unit: r}, {Name: "its true level", Unit: chart.Share},
@@ -243,7 +255,7 @@ func ratioTable(a *rounds.Analysis) *chart.Table {
 		}
 		return iv.Low, iv.High, iv.TrueLevel
 	}
-	add := func(c *rounds.Comparison, kind string) {
+	add := func(c *rounds.Comparison, kind string, r gate.Reading) {
 		res := &c.Result
 		unit := unitOf(c.Metric)
 		row := []any{c.Metric.Path, c.Ratio.String()}
@@ -269,18 +281,20 @@ func ratioTable(a *rounds.Analysis) *chart.Table {
 			row = append(row, res.Interpolated.Explain())
 		case c.Metric.Better == "":
 			row = append(row, "neither direction is better")
-		case toneOf(c) == chart.Neutral:
+		case r.Why != "":
+			row = append(row, "open: "+r.Why)
+		case r.Side == gate.Open:
 			row = append(row, "open: the interval includes 1")
 		default:
-			row = append(row, string(toneOf(c)))
+			row = append(row, string(r.Side))
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	for i := range a.Comparisons {
-		add(&a.Comparisons[i], "")
+		add(&a.Comparisons[i], "", read.Of[i])
 	}
 	for i := range a.Floor {
-		add(&a.Floor[i], "control: the base against itself")
+		add(&a.Floor[i], "control: the base against itself", gate.Reading{})
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -250,6 +251,66 @@ func TestNotedLook(t *testing.T) {
 	}
 	if after, err := os.ReadFile(filepath.Join(dir, "journal.jsonl")); err != nil || string(after) != string(before) {
 		t.Errorf("the report changed the journal (%v)", err)
+	}
+}
+
+// TestReadingsAreHeld: the page claims what the gate would, and names the correction
+// and the control. The control is made of a recorded comparison, spread out.
+func TestReadingsAreHeld(t *testing.T) {
+	dir := unpackLines(t, "indexes", 1_000_000, nil)
+	text, root := html(t, []string{dir}, Options{})
+	exp, err := rounds.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := exp.Analyse(rounds.AnalyseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := gate.Read(a)
+	if want := fmt.Sprintf("after Holm's correction over the %d comparisons that were measured, without a control", read.Family); !strings.Contains(pagetest.Text(root), want) {
+		t.Errorf("%q is not in the page", want)
+	}
+	rows := tableOf(t, root, "Comparisons")[1:]
+	claims := 0
+	for i, r := range read.Of {
+		if got := rows[i][len(rows[i])-1]; a.Comparisons[i].Refused == "" && !strings.HasPrefix(got, string(r.Side)) {
+			t.Errorf("row %d is read as %q, not %q", i, got, r.Side)
+		}
+		if r.Side == gate.Better || r.Side == gate.Worse {
+			claims++
+		}
+	}
+	if got := strings.Count(text, ">BETTER<") + strings.Count(text, ">WORSE<"); claims == 0 || got != claims {
+		t.Errorf("%d claims on the page, and %d may be made", got, claims)
+	}
+
+	control := a.Comparisons[0]
+	control.Ratio = rounds.Ratio{Of: "flat'", To: "flat"}
+	control.Result.Pairs.Kept = slices.Clone(control.Result.Pairs.Kept)
+	for i := range control.Result.Pairs.Kept {
+		k := &control.Result.Pairs.Kept[i]
+		if k.X = 8 * k.Y; i%2 == 0 {
+			k.X = k.Y / 8
+		}
+	}
+	a.Floor = []rounds.Comparison{control}
+	read = gate.Read(a)
+	if got := held(a, read); !strings.Contains(got, "held to the control flat'/flat") {
+		t.Errorf("the verdict line says %q", got)
+	}
+	within := 0
+	for _, r := range readings(a, read) {
+		if !strings.HasPrefix(r.text, control.Metric.Path+" ") {
+			continue
+		}
+		if r.word != "OPEN" {
+			t.Errorf("beside such a control: %s %s", r.word, r.text)
+		}
+		within += strings.Count(r.text, "within what the same program shows against itself")
+	}
+	if within == 0 {
+		t.Error("nothing is within the control")
 	}
 }
 
