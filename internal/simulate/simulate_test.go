@@ -565,3 +565,52 @@ func TestWriteText(t *testing.T) {
 		}
 	}
 }
+
+// TestTextOfFigures: a sign is written once, what is one is not many, and a search
+// that found no load ranks nothing.
+func TestTextOfFigures(t *testing.T) {
+	iv := func(estimate, low, high float64) stats.Interval {
+		return stats.Interval{Estimate: estimate, Low: low, High: high}
+	}
+	res := &Result{
+		Options:     Options{Workers: 1, Routers: 1, SpeedUps: []float64{1}, KneeShare: 0.9, KneePrecision: 0.05},
+		Comparisons: []Comparison{{Policy: "kv", Baseline: "random", SpeedUp: 1, HitRatio: iv(-0.008, -0.0254, 0.007), TTFT: iv(0.9, 0.8, 1), E2E: iv(1, 1, 1)}},
+	}
+	var b strings.Builder
+	if err := res.writeComparisons(&b, 1); err != nil {
+		t.Fatal(err)
+	}
+	if want := "hit  -0.80 [-2.54, 0.70] not distinguishable"; !strings.Contains(b.String(), want) {
+		t.Errorf("%q is not in\n%s", want, b.String())
+	}
+	res.Comparisons[0].HitRatio = iv(0.02, 0.01, 0.03)
+	b.Reset()
+	if err := res.writeComparisons(&b, 1); err != nil {
+		t.Fatal(err)
+	}
+	if want := "hit  +2.00 [1.00, 3.00] higher"; !strings.Contains(b.String(), want) {
+		t.Errorf("%q is not in\n%s", want, b.String())
+	}
+	knee := func(policy string, carried float64) Knee {
+		return Knee{Policy: policy, Seed: 1, Carried: carried, Broken: 0.5, Steps: []KneeStep{{SpeedUp: 0.5, Share: 0.42}}}
+	}
+	res.Comparisons, res.Knees = nil, []Knee{knee("kv", 0), knee("random", 0), knee(oracleName, 0.25)}
+	res.KneeRanking = orderKnees(res.Knees)
+	b.Reset()
+	if err := res.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); !strings.Contains(got, "None carried any load") || !strings.Contains(got, "at best 42.0%") || strings.Contains(got, "speed-up 0") || strings.Contains(got, "1. ") ||
+		!strings.Contains(got, "1 rank of") || !strings.Contains(got, "1 router\n") {
+		t.Error(got)
+	}
+	res.Knees[1].Carried = 0.4
+	res.KneeRanking = orderKnees(res.Knees)
+	b.Reset()
+	if err := res.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.Contains(got, "None carried") || !strings.Contains(got, "kv (carried no load)") || !strings.Contains(got, "random (speed-up 0.4,") {
+		t.Error(got)
+	}
+}

@@ -18,7 +18,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	o := &r.Options
 	var b text.Builder
 	b.Line(fmt.Sprintf("%s: %d requests in %d sessions", r.Trace.Name, r.Trace.Requests, r.Trace.Sessions))
-	b.Line(fmt.Sprintf("%d ranks of %s of %d tokens, %s, %d router(s)", o.Workers, o.Pools(), o.BlockSize, o.Engine, o.Routers))
+	b.Line(fmt.Sprintf("%s of %s of %d tokens, %s, %s", text.Count(o.Workers, "rank"), o.Pools(), o.BlockSize, o.Engine, text.Count(o.Routers, "router")))
 	b.Wrap("time model ", fmt.Sprintf("%s: %s, %s; %s", o.Time.Name, o.Time.Model, o.Time.GPU, o.Time.Limits))
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
@@ -283,9 +283,9 @@ func (r *Result) writeComparisons(w io.Writer, x float64) error {
 		b.Line(fmt.Sprintf("  %s", c.Policy))
 		b.Line("    TTFT x " + written(c.TTFT, 1, 1, "%.3f"))
 		b.Line("    E2E  x " + written(c.E2E, 1, 1, "%.3f"))
-		b.Line("    hit  + " + written(c.HitRatio, 0, 100, "%.2f") + " (points of %)")
+		b.Line("    hit  " + written(c.HitRatio, 0, 100, "%+.2f") + " (points of %)")
 		if r.Options.HasSLO() {
-			b.Line("    good + " + written(c.Good, 0, 100, "%.2f") + " (points of %)")
+			b.Line("    good " + written(c.Good, 0, 100, "%+.2f") + " (points of %)")
 		}
 	}
 	for _, k := range r.Rankings {
@@ -351,25 +351,52 @@ func (r *Result) writeKnees(w io.Writer) error {
 	}
 	var b text.Builder
 	b.Line("")
+	if none := r.NoneCarried(); none != "" {
+		b.Wrap("", none)
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
 	b.Line("by the load carried:")
 	for _, p := range r.KneeRanking.Places {
-		of := ""
-		if p.OfOracle > 0 {
-			of = fmt.Sprintf(", %.0f%% of the oracle's", 100*p.OfOracle)
+		load := "carried no load"
+		if p.Most > 0 {
+			load = fmt.Sprintf("speed-up %.3g", p.Mean)
 		}
-		b.Wrap(fmt.Sprintf("  %d. ", p.Place), fmt.Sprintf("%s (speed-up %.3g%s)%s", p.Policy, p.Mean, of, not(p.NotDistinguishable)))
+		if p.OfOracle > 0 && p.Most > 0 {
+			load += fmt.Sprintf(", %.0f%% of the oracle's", 100*p.OfOracle)
+		}
+		b.Wrap(fmt.Sprintf("  %d. ", p.Place), fmt.Sprintf("%s (%s)%s", p.Policy, load, not(p.NotDistinguishable)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// written writes an interval with what it says.
+// NoneCarried says that no policy carried any load, and what to do; "" if one did
+// or no load was searched for. The oracle may have.
+func (r *Result) NoneCarried() string {
+	if r.KneeRanking == nil || slices.ContainsFunc(r.KneeRanking.Places, func(p KneePlace) bool { return p.Most > 0 }) {
+		return ""
+	}
+	best := 0.0
+	for _, k := range r.Knees {
+		for _, s := range k.Steps {
+			if k.Policy != oracleName {
+				best = max(best, s.Share)
+			}
+		}
+	}
+	return fmt.Sprintf("None carried any load, so there is no ranking: at no load tried did %g%% of the requests hold the SLO, and at best %.1f%% did. Relax the SLO or ask for a smaller share.",
+		100*r.Options.KneeShare, 100*best)
+}
+
+// written writes an interval with what it says; a plus in the format is for the
+// estimate alone.
 func written(iv stats.Interval, none, scale float64, format string) string {
 	if !iv.Ok() {
 		return "- (" + string(iv.Absent) + ")"
 	}
-	number := func(x float64) string { return fmt.Sprintf(format, x*scale) }
-	return fmt.Sprintf("%s [%s, %s] %s", number(iv.Estimate), number(iv.Low), number(iv.High), verdict(iv, none))
+	end := strings.Replace(format, "+", "", 1)
+	return fmt.Sprintf(format+" ["+end+", "+end+"] %s", iv.Estimate*scale, iv.Low*scale, iv.High*scale, verdict(iv, none))
 }
 
 // span writes a duration with three or four digits.

@@ -3,6 +3,7 @@
 package text
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -59,4 +60,13 @@ func (b *Builder) Wrap(first, text string) {
 		line = append(line, word...)
 	}
 	b.Line(string(line))
+}
+
+// Count writes a number with what is counted, whose plural has an s: "1 router",
+// "3 routers".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }

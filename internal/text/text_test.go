@@ -66,3 +66,11 @@ func TestWrapKeepsTheText(t *testing.T) {
 		}
 	})
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range []string{"0 routers", "1 router", "2 routers"} {
+		if got := Count(n, "router"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -70,7 +70,7 @@ error.`,
 		Example: `  kvbench simulate trace.jsonl --workers 8 --policy round-robin --policy least-loaded --policy kv
   kvbench simulate trace.jsonl --speed-up 1,4,8 --warm-up 0.5 --slo ttft=2s,tpot=50ms --json
   kvbench simulate trace.jsonl --policy kv --policy kv-resident --speed-up 1,2,4 --seeds 5 --out cmp/
-  kvbench simulate trace.jsonl --policy kv --find-knee --slo ttft=2s,tpot=50ms
+  kvbench simulate trace.jsonl --policy kv --find-knee --slo ttft=5s,tpot=50ms --knee-share 0.9
   kvbench simulate conversation-small --policy kv --explain 700
   kvbench simulate conversation-small --time polynomial --gpu-blocks 4096`,
 		Args:              exactArgs("TRACE or NAME"),

@@ -13,6 +13,7 @@ import (
 	"github.com/kvbench/kvbench/internal/chart"
 	"github.com/kvbench/kvbench/internal/report/page"
 	"github.com/kvbench/kvbench/internal/simulate"
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/stats"
 )
@@ -457,7 +458,7 @@ func provenance(p *page.Page, res *simulate.Result, argv []string) {
 		page.Fact{Name: "command", Value: strings.Join(argv, " ")},
 		page.Fact{Name: "kvbench", Value: strings.TrimSpace(b.Version + " " + b.Commit)},
 		page.Fact{Name: "trace", Value: res.Trace.Name + ", sha256 " + res.Trace.SHA256},
-		page.Fact{Name: "ranks", Value: fmt.Sprintf("%d, %s, blocks of %d tokens, %d router(s)", o.Workers, o.Pools(), o.BlockSize, o.Routers)},
+		page.Fact{Name: "ranks", Value: fmt.Sprintf("%d, %s, blocks of %d tokens, %s", o.Workers, o.Pools(), o.BlockSize, text.Count(o.Routers, "router"))},
 		page.Fact{Name: "time model", Value: o.Time.Formula},
 		page.Fact{Name: "delays", Value: fmt.Sprintf("events %v, ends %v; events lost %g", time.Duration(o.EventDelayNanos), time.Duration(o.LoadDelayNanos), o.EventLoss)},
 		page.Fact{Name: "policies", Value: strings.Join(o.Policies, "; ")},
