@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/stats"
 )
@@ -145,6 +147,9 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, "pipeline."+string(f), b.Bytes())
+		if f == Text {
+			fits(t, b.String())
+		}
 	}
 	var b bytes.Buffer
 	if err := a.Write(&b, JSON); err != nil {
@@ -232,6 +237,41 @@ func TestThroughputUnderKeepUp(t *testing.T) {
 	between := made(t, 1.3, map[string][]float64{"base": values, "head": values}, "base", "head")
 	if a, err = between.Analyse(AnalyseOptions{}); err != nil || a.Load != Between || a.Comparisons[0].Caution == "" || len(a.Comparisons) != 5 {
 		t.Errorf("%v %+v", err, a)
+	}
+}
+
+// fits says which lines are wider than a terminal.
+func fits(t *testing.T, page string) {
+	t.Helper()
+	for line := range strings.SplitSeq(page, "\n") {
+		if n := utf8.RuneCountInString(line); n > text.Width {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// TestLongNamesFit has names of which no two fit into a line, too few rounds, and
+// one variant that is never valid.
+func TestLongNamesFit(t *testing.T) {
+	a, b, c := strings.Repeat("a", 39), strings.Repeat("b", 40), "c"
+	x, err := made(t, 2, map[string][]float64{
+		a: {10, 11, 10, 12, 10, 13, 10}, b: {10, 10, 11, -10, 10, 10, 10}, c: {-1, -1, 10, 10, 10, 10, 12},
+	}, a, b, c).Analyse(AnalyseOptions{NonInferiority: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := x.Write(&out, Text); err != nil {
+		t.Fatal(err)
+	}
+	fits(t, out.String())
+	for _, want := range []string{"\n" + a + "  ", "\n" + b + "  ", "\n" + b + "/" + a + "\n", "bootstrap CI", "c/" + a} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+	if _, after, _ := strings.Cut(out.String(), "c/"+a+": rounds "); strings.Count(strings.Split(after, "warning")[0], "%") < 5 {
+		t.Errorf("the five rounds of c are missing in\n%s", out.String())
 	}
 }
 

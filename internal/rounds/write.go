@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
@@ -71,12 +72,13 @@ func (a *Analysis) page(f Format) string {
 	said := map[string]bool{} // what holds for several metrics is said once
 	for _, m := range a.metrics() {
 		t := a.table(m)
+		var more []string
 		if f == Markdown {
 			t.markdown(&b)
 		} else {
-			t.text(&b)
+			more = a.text(m, t, &b)
 		}
-		for _, line := range a.below(m) {
+		for _, line := range append(more, a.below(m)...) {
 			if !said[line] {
 				item(&b, f, line)
 			}
@@ -94,13 +96,19 @@ func (a *Analysis) page(f Format) string {
 	return b.String()
 }
 
-// item writes a line below a table. Terminals wrap long ones themselves, so that
-// a copied line stays one.
+// item writes a line below a table.
 func item(b *strings.Builder, f Format, line string) {
 	if f == Markdown {
-		b.WriteString("- ")
+		b.WriteString("- " + line + "\n")
+		return
 	}
-	b.WriteString(line + "\n")
+	var out text.Builder
+	first := ""
+	if rest, ok := strings.CutPrefix(line, "warning: "); ok {
+		first, line = "warning: ", rest
+	}
+	out.Wrap(first, line)
+	b.WriteString(out.String())
 }
 
 // metrics are the metrics compared, in order.
@@ -292,26 +300,42 @@ func (t *table) markdown(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-func (t *table) text(b *strings.Builder) {
-	b.WriteString(t.title + "\n")
-	widths := make([]int, len(t.header))
+// widest is how wide a cell of an interval is in a text; a longer one goes below.
+const widest = 24
+
+// text writes the metric within the width of a terminal: first the variants, then
+// the ratios. It returns what is too long for a cell.
+func (a *Analysis) text(m Metric, t *table, b *strings.Builder) (below []string) {
+	var out text.Builder
+	out.Wrap("", t.title)
+	variants := text.Table{Whole: true}
 	for _, r := range append([][]string{t.header}, t.rows...) {
-		for i, cell := range r {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		if r[0] != "" {
+			variants.Row(r[0], r[1])
 		}
 	}
-	for _, r := range append([][]string{t.header}, t.rows...) {
-		var line strings.Builder
-		for i, cell := range r {
-			fill := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.right[i] {
-				line.WriteString(fill + cell + "  ")
-			} else {
-				line.WriteString(cell + fill + "  ")
+	variants.Write(&out)
+	ratios := text.Table{Whole: true, Left: []int{2, 5}}
+	add := func(cells []string) { // the bootstrap is the first that goes on below
+		ratios.Row(cells[0], cells[1], cells[2], strings.Replace(cells[4], " of ", "/", 1), cells[5], cells[3])
+	}
+	add(t.header[2:])
+	for _, c := range a.Comparisons {
+		if c.Metric != m {
+			continue
+		}
+		cells := c.cells()
+		for i, what := range []string{2: "", 3: "bootstrap: "} {
+			if i >= 2 && utf8.RuneCountInString(cells[i]) > widest && c.Refused == "" {
+				below = append(below, cells[0]+": "+what+cells[i])
+				cells[i] = "see below"
 			}
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		add(cells)
 	}
+	ratios.Write(&out)
+	b.WriteString(out.String())
+	return below
 }
 
 // ratioText writes a ratio so that one that is not 1 does not look like it.

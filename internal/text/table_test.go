@@ -48,3 +48,22 @@ func TestTableGoesOnBelow(t *testing.T) {
 		t.Error("an empty table is not empty")
 	}
 }
+
+func TestTableLeftTitlesAndWholeCells(t *testing.T) {
+	var b Builder
+	table := Table{Whole: true, Left: []int{2}}
+	long := "  " + strings.Repeat("n", 45)
+	table.Row("  ratio", "median", "interval", "verdict")
+	table.Title("a metric")
+	table.Row("  b/a", "1", "0.5", "PASS")
+	table.Row(long, "22", "0.123", "FAIL")
+	table.Write(&b)
+	if got, want := b.String(), `  ratio  median  interval  verdict
+a metric
+  b/a         1  0.5          PASS
+`+long+`
+             22  0.123        FAIL
+`; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
