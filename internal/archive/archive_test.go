@@ -107,7 +107,7 @@ func TestFind(t *testing.T) {
 	}{
 		"b.json": {"not a result of kvbench", true}, "c.json": {`its schema is "other/v1"`, true}, "d.json": {"line 1: /config: found number, want an object", false},
 		"e.parquet": {"not a Parquet file", false}, "empty.jsonl": {"the file is empty", false}, "missing": {"no such file", false},
-		"notes.txt": {"not a result of kvbench", true}, "coverage.json": {"its schema is", true},
+		"notes.txt": {"not a result of kvbench", true}, "coverage.json": {"it names no schema", true},
 	} {
 		p, ok := problems[name]
 		if !ok || !strings.Contains(p.Reason, want.says) || p.Foreign != want.foreign {
@@ -375,5 +375,35 @@ func TestTables(t *testing.T) {
 	}
 	if _, err := (&Export{Format: Parquet, Path: filepath.Join(dir, "y.parquet")}).Export(nil, []*Source{a, b}); err == nil || exists(filepath.Join(dir, "y.parquet")) {
 		t.Errorf("half of a table was exported: %v", err)
+	}
+}
+
+// TestTracesAreCounted: files without a schema are counted where they were only
+// come across, and named where they are asked for.
+func TestTracesAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.jsonl": `{"timestamp": 0}` + "\n" + `{"timestamp": 1}` + "\n", "b.json": `[1, 2]`, "c.json": `{"schema": "other/v1"}`, "d.json": `{"schema": "kv`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(all bool, paths ...string) string {
+		var b strings.Builder
+		if err := Find(paths).WriteProblems(&b, all); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	got := write(false, dir)
+	if strings.Contains(got, "a.jsonl") || strings.Contains(got, "b.json") || !strings.Contains(got, "c.json: ") || !strings.Contains(got, "d.json: ") || !strings.HasSuffix(got, "\n2 other files are no results; --verbose names them\n") {
+		t.Error(got)
+	}
+	if got := write(true, dir); strings.Count(got, "\n") != 4 || !strings.Contains(got, "a.jsonl: not a result of kvbench: it names no schema") {
+		t.Error(got)
+	}
+	if got := write(false, filepath.Join(dir, "a.jsonl")); !strings.Contains(got, "a.jsonl: ") {
+		t.Errorf("one that was asked for: %q", got)
 	}
 }

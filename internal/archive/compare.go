@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	mstats "github.com/montanaflynn/stats"
 
@@ -183,7 +184,17 @@ func pairs(a, b *Source, asked [][2]string) (out [][2]string, alone []string, er
 	case len(inA) == 1 && len(inB) == 1:
 		return [][2]string{{inA[0], inB[0]}}, []string{}, nil
 	}
-	return nil, nil, fmt.Errorf("no variant is in both: %s has %s, %s has %s; say which to compare by --variant A=B", a.Path, quoted(inA), b.Path, quoted(inB))
+	hint := "there is nothing to compare"
+	if len(inA) > 0 && len(inB) > 0 {
+		example := inA[0] + "=" + inB[0]
+		if strings.ContainsFunc(example, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("=-_.,:/+@%", r)
+		}) {
+			example = "'" + strings.ReplaceAll(example, "'", `'\''`) + "'"
+		}
+		hint = fmt.Sprintf("say which to compare by --variant and a name of each, as in --variant %s", example)
+	}
+	return nil, nil, fmt.Errorf("no variant is in both: %s has %s, %s has %s; %s", a.Path, quoted(inA), b.Path, quoted(inB), hint)
 }
 
 func quoted(names []string) string {

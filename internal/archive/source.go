@@ -19,12 +19,16 @@ import (
 	"github.com/kvbench/kvbench/internal/rounds"
 	"github.com/kvbench/kvbench/internal/simulate"
 	"github.com/kvbench/kvbench/internal/sweep"
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/results/table"
 )
 
 // Records is the kind of a file with one record a line.
 const Records = results.ReplayV1 + " lines"
+
+// errNoSchema says that a file names no schema, like a trace or a configuration.
+var errNoSchema = fmt.Errorf("%w: it names no schema", errNotResult)
 
 // Source is a result that was kept.
 type Source struct {
@@ -154,10 +158,17 @@ func openJSON(path string, in io.Reader) (*Source, error) {
 		Schema string `json:"schema"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
-	if err := dec.Decode(&head); err != nil {
+	var kind *json.UnmarshalTypeError
+	switch err := dec.Decode(&head); {
+	case errors.As(err, &kind) && kind.Field == "":
+		return nil, errNoSchema // JSON of another form
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotResult, err)
 	}
-	if !strings.HasPrefix(head.Schema, "kvbench.") {
+	switch {
+	case head.Schema == "":
+		return nil, errNoSchema
+	case !strings.HasPrefix(head.Schema, "kvbench."):
 		return nil, fmt.Errorf("%w: its schema is %q", errNotResult, head.Schema)
 	}
 	if dec.More() && head.Schema == results.ReplayV1 {
@@ -206,6 +217,9 @@ type Problem struct {
 	Path    string `json:"path"`
 	Reason  string `json:"reason"`
 	Foreign bool   `json:"foreign"` // it does not look like a result of kvbench at all
+	// Passing says that it is such a file, names no schema, and was only come across
+	// in a folder: a trace beside results.
+	Passing bool `json:"passing"`
 }
 
 // Found is what Find found.
@@ -233,6 +247,11 @@ func (f *Found) find(root string) {
 	}
 	if !info.IsDir() {
 		f.open(root)
+		for i := range f.Problems {
+			if f.Problems[i].Path == root {
+				f.Problems[i].Passing = false // it was asked for
+			}
+		}
 		return
 	}
 	// WalkDir goes on after what this returns, and hands over what it cannot read.
@@ -267,6 +286,7 @@ func (f *Found) problem(path string, err error) {
 	f.Problems = append(f.Problems, Problem{
 		Path: path, Reason: strings.TrimPrefix(err.Error(), path+": "),
 		Foreign: errors.Is(err, errNotResult) || errors.Is(err, table.ErrForeign),
+		Passing: errors.Is(err, errNoSchema) || errors.Is(err, table.ErrForeign),
 	})
 }
 
@@ -346,11 +366,11 @@ func buildOf(t *table.Trial) string {
 }
 
 // known returns a text, "" for null.
-func known(text *string) string {
-	if text == nil {
+func known(s *string) string {
+	if s == nil {
 		return ""
 	}
-	return *text
+	return *s
 }
 
 func buildText(version, commit string, modified bool) string {
@@ -373,30 +393,34 @@ func (s *Source) what() string {
 	case s.Record != nil:
 		return "replay of " + s.Record.Config.Index
 	case s.Kind == Records:
-		return fmt.Sprintf("%d records", len(s.Trials))
+		return text.Count(len(s.Trials), "record")
 	case s.Experiment != nil:
 		e := s.Experiment
 		var names []string
 		for _, v := range e.Manifest.Variants {
 			names = append(names, v.Name)
 		}
-		text := fmt.Sprintf("rounds: %d of %s", e.Rounds(), strings.Join(names, ", "))
+		what := fmt.Sprintf("rounds: %d of %s", e.Rounds(), strings.Join(names, ", "))
 		if !e.Done() {
 			_, left := e.Counts()
-			text += fmt.Sprintf("; not done, %d trials left", left)
+			what += fmt.Sprintf("; not done, %s left", text.Count(left, "trial"))
 		}
-		return text
+		return what
 	case s.Sweep != nil:
-		return fmt.Sprintf("sweep: %d points", len(s.Sweep.Points))
+		return fmt.Sprintf("sweep: %s", text.Count(len(s.Sweep.Points), "point"))
 	case s.Simulation != nil:
 		r := s.Simulation
-		text := fmt.Sprintf("simulation: %d runs of %d policies", len(r.Runs), len(r.Options.Policies))
-		if r.Partial {
-			text += "; interrupted"
+		policies := "1 policy"
+		if n := len(r.Options.Policies); n != 1 {
+			policies = fmt.Sprintf("%d policies", n)
 		}
-		return text
+		what := fmt.Sprintf("simulation: %s of %s", text.Count(len(r.Runs), "run"), policies)
+		if r.Partial {
+			what += "; interrupted"
+		}
+		return what
 	case s.Table != nil:
-		return fmt.Sprintf("table of %d rows", s.Table.Rows)
+		return fmt.Sprintf("table of %s", text.Count(int(s.Table.Rows), "row"))
 	}
 	return ""
 }

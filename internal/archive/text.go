@@ -57,14 +57,28 @@ func (f *Found) WriteList(w io.Writer) error {
 	return out.Flush()
 }
 
-// WriteProblems writes a line for each file that is not in the list.
-func (f *Found) WriteProblems(w io.Writer) error {
+// WriteProblems writes a line for each file that is not in the list. Files that were
+// only come across are counted, unless all are to be named.
+func (f *Found) WriteProblems(w io.Writer, all bool) error {
+	passing := 0
 	for _, p := range f.Problems {
+		if p.Passing && !all {
+			passing++
+			continue
+		}
 		if _, err := fmt.Fprintln(w, printable(p.Path+": "+p.Reason)); err != nil {
 			return err
 		}
 	}
-	return nil
+	if passing == 0 {
+		return nil
+	}
+	are := "are no results"
+	if passing == 1 {
+		are = "is no result"
+	}
+	_, err := fmt.Fprintf(w, "%s %s; --verbose names them\n", text.Count(passing, "other file"), are)
+	return err
 }
 
 // WriteJSON writes the list as an object.
@@ -173,19 +187,19 @@ var shown = []struct{ path, head string }{
 	{"rates.offered_block_ops_per_sec", "offered"},
 	{"rates.achieved_block_ops_per_sec", "achieved"},
 	{"queries.service.p50", "query p50"},
-	{"queries.service.p99", "p99"},
+	{"queries.service.p99", "query p99"},
 	{"events.accepted_to_finished.p50", "event p50"},
-	{"events.accepted_to_finished.p99", "p99"},
+	{"events.accepted_to_finished.p99", "event p99"},
 }
 
 // writeTrials writes the medians of each variant.
 func (s *Source) writeTrials(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(out, "variant\ttrials\tvalid\tkept up\t")
+	table := text.Table{Whole: true}
+	head := []string{"variant", "trials", "valid", "kept up"}
 	for _, x := range shown {
-		fmt.Fprintf(out, "%s\t", x.head)
+		head = append(head, x.head)
 	}
-	fmt.Fprintln(out)
+	table.Row(head...)
 	for _, name := range variants(s) {
 		trials := of(s, name)
 		valid, kept := 0, 0
@@ -197,7 +211,7 @@ func (s *Source) writeTrials(w io.Writer) error {
 				}
 			}
 		}
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t", printable(name), len(trials), valid, kept)
+		cells := []string{name, fmt.Sprint(len(trials)), fmt.Sprint(valid), fmt.Sprint(kept)}
 		for _, x := range shown {
 			m, err := rounds.ResolveMetric(x.path)
 			if err != nil {
@@ -207,19 +221,16 @@ func (s *Source) writeTrials(w io.Writer) error {
 			if err != nil {
 				return err
 			}
-			median, err := mstats.Median(figures(trials, c))
-			if err != nil { // there is none
-				fmt.Fprint(out, "-\t")
-				continue
+			cell := "-"
+			if median, err := mstats.Median(figures(trials, c)); err == nil { // else there is none
+				cell = rounds.Amount(median, m.Unit)
 			}
-			fmt.Fprintf(out, "%s\t", rounds.Amount(median, m.Unit))
+			cells = append(cells, cell)
 		}
-		fmt.Fprintln(out)
-	}
-	if err := out.Flush(); err != nil {
-		return err
+		table.Row(cells...)
 	}
 	var b text.Builder
+	table.Write(&b)
 	b.Line("")
 	b.Wrap("", "Medians of the valid trials: block-ops/s offered and achieved, service of a query, and an event from accepted to applied.")
 	_, err := io.WriteString(w, b.String())
@@ -230,7 +241,7 @@ func (s *Source) writeTrials(w io.Writer) error {
 func (c *Comparison) WriteText(w io.Writer) error {
 	var b text.Builder
 	for i, s := range []Summary{c.A, c.B} {
-		b.Wrap([]string{"A  ", "B  "}[i], fmt.Sprintf("%s: %s, %d trials, %d valid, %d kept up; %s", s.Path, s.What, s.Trials, s.Valid, s.KeptUp, s.Start))
+		b.Wrap([]string{"A  ", "B  "}[i], fmt.Sprintf("%s: %s, %s, %d valid, %d kept up; %s", s.Path, s.What, text.Count(s.Trials, "trial"), s.Valid, s.KeptUp, s.Start))
 	}
 	b.Line("")
 	if len(c.Differences) == 0 {
@@ -284,24 +295,47 @@ func orNone(values []string) string {
 	return strings.Join(out, " | ")
 }
 
+// writeFigures writes a table for a pair of variants. What holds for all figures
+// stands above it, what a figure needs said below.
 func (c *Comparison) writeFigures(w io.Writer, pair [2]string) error {
 	name := pair[0]
 	if pair[0] != pair[1] {
 		name = pair[0] + " in A, " + pair[1] + " in B"
 	}
-	if _, err := fmt.Fprintln(w, printable(name)); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(c.Figures, func(f Figure) bool { return f.VariantA == pair[0] && f.VariantB == pair[1] }) {
-		_, err := fmt.Fprint(w, "  no valid trial on either side\n\n")
-		return err
-	}
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(out, "  metric\tA\tB\tB/A\tinterval\ttrials\t")
+	var figures []Figure
 	for _, f := range c.Figures {
-		if f.VariantA != pair[0] || f.VariantB != pair[1] {
-			continue
+		if f.VariantA == pair[0] && f.VariantB == pair[1] {
+			figures = append(figures, f)
 		}
+	}
+	var b text.Builder
+	if len(figures) == 0 {
+		b.Wrap("", name)
+		b.Line("  no valid trial on either side")
+		b.Line("")
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	trials := func(f Figure) string { return fmt.Sprintf("%d, %d", f.TrialsA, f.TrialsB) }
+	same := !slices.ContainsFunc(figures, func(f Figure) bool { return trials(f) != trials(figures[0]) })
+	if same {
+		name += fmt.Sprintf(": trials in A and B: %s", trials(figures[0]))
+	}
+	if !slices.ContainsFunc(figures, func(f Figure) bool { return f.Paired }) {
+		name += "; unpaired"
+	}
+	b.Wrap("", name)
+	table := text.Table{Whole: true, Left: []int{4}}
+	row := func(trials string, cells ...string) {
+		if !same {
+			cells = append(cells, trials)
+		}
+		table.Row(cells...)
+	}
+	row("trials", "metric", "A", "B", "B/A", "interval")
+	var notes []string
+	metrics := map[string][]string{} // of a note
+	for _, f := range figures {
 		cell := func(x float64, n int) string {
 			if n == 0 {
 				return "-"
@@ -311,19 +345,24 @@ func (c *Comparison) writeFigures(w io.Writer, pair [2]string) error {
 		ratio, interval := "-", "-"
 		if f.Ratio != 0 {
 			ratio = fmt.Sprintf("%.4f", f.Ratio)
-			if !f.Paired {
-				ratio += " unpaired"
-			}
 		}
 		if f.Interval.Ok() {
 			interval = fmt.Sprintf("%.4f–%.4f", f.Interval.Low, f.Interval.High)
 		}
-		fmt.Fprintf(out, "  %s\t%s\t%s\t%s\t%s\t%d, %d\t%s\n", f.Metric.Path, cell(f.A, f.TrialsA), cell(f.B, f.TrialsB), ratio, interval, f.TrialsA, f.TrialsB, f.Note)
+		row(trials(f), f.Metric.Path, cell(f.A, f.TrialsA), cell(f.B, f.TrialsB), ratio, interval)
+		if f.Note != "" {
+			if metrics[f.Note] == nil {
+				notes = append(notes, f.Note)
+			}
+			metrics[f.Note] = append(metrics[f.Note], f.Metric.Path)
+		}
 	}
-	if err := out.Flush(); err != nil {
-		return err
+	table.Write(&b)
+	for _, note := range notes {
+		b.Wrap("note: ", strings.Join(metrics[note], ", ")+": "+note)
 	}
-	_, err := fmt.Fprintln(w)
+	b.Line("")
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -18,7 +18,8 @@ files of records, experiments, sweeps, simulations and Parquet tables, with what
 is valid of them, when and by which kvbench they were made, and on which trace.
 
 JSON and Parquet files that are no results are named on standard error with the
-reason, unless --quiet. Results that cannot be read are, too, and make the exit
+reason, unless --quiet; those that name no schema, as traces, are only counted
+unless --verbose. Results that cannot be read are named, too, and make the exit
 code 2.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -47,7 +48,7 @@ func (a *app) problems(found *archive.Found) error {
 	if a.quiet {
 		found = &archive.Found{Problems: broken}
 	}
-	if err := found.WriteProblems(a.stderr); err != nil {
+	if err := found.WriteProblems(a.stderr, a.verbose); err != nil {
 		return err
 	}
 	if len(broken) > 0 {
