@@ -11,7 +11,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
@@ -387,8 +389,19 @@ func TestFormats(t *testing.T) {
 			t.Errorf("a row of the Markdown table has other cells: %s", line)
 		}
 	}
-	text := write(r.WriteText)
-	if !strings.HasPrefix(text, "UNMEASURABLE") {
-		t.Errorf("text: %s", text)
+	page := write(r.WriteText)
+	if !strings.HasPrefix(page, "UNMEASURABLE") {
+		t.Errorf("text: %s", page)
+	}
+	// Every row is in it, and nothing is wider than a terminal.
+	for _, row := range r.Rows {
+		if !strings.Contains(page, "\n"+row.Metric+"\n  "+row.Of+"/"+row.To) || !strings.Contains(page, intervalText(row.Interval)) {
+			t.Errorf("%s is missing in\n%s", row.Name(), page)
+		}
+	}
+	for line := range strings.SplitSeq(page, "\n") {
+		if n := utf8.RuneCountInString(line); n > text.Width {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 }

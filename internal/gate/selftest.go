@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/kvbench/kvbench/internal/rounds"
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
@@ -117,12 +118,20 @@ func judgeHalf(row Row, control bool) (*RowResult, error) {
 
 // WriteText writes both halves for a terminal.
 func (t *SelfTest) WriteText(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `self-test of the gate: margin %g%%, %d rounds, canary slowed by %d ns an event
-  base against itself  %s  median %.4f, interval %s, %d of %d pairs (want PASS)
-  canary               %s  median %.4f, interval %s, %d of %d pairs (want FAIL)
-`, 100*t.Margin, t.Rounds, t.DelayNS,
-		t.AA.Verdict, t.AA.Median, intervalText(t.AA.Interval), t.AA.Used, t.AA.Planned,
-		t.Canary.Verdict, t.Canary.Median, intervalText(t.Canary.Interval), t.Canary.Used, t.Canary.Planned)
+	var b text.Builder
+	b.Wrap("", fmt.Sprintf("self-test of the gate: margin %g%%, %d rounds, canary slowed by %d ns an event", 100*t.Margin, t.Rounds, t.DelayNS))
+	table := text.Table{Left: []int{1, 2, 4}}
+	table.Row("", "verdict", "wanted", "median", "interval", "pairs")
+	for _, half := range []struct {
+		name string
+		row  *RowResult
+		want Verdict
+	}{{"base against itself", t.AA, Pass}, {"canary", t.Canary, Fail}} {
+		table.Row(half.name, string(half.row.Verdict), string(half.want), fmt.Sprintf("%.4f", half.row.Median),
+			intervalText(half.row.Interval), fmt.Sprintf("%d of %d", half.row.Used, half.row.Planned))
+	}
+	table.Write(&b)
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -7,8 +7,8 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"text/tabwriter"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
@@ -166,15 +166,20 @@ func (s *Study) gate(line *StudyLine, rng *rand.Rand, noise func(*rand.Rand) flo
 
 // WriteText writes the table for people.
 func (t *StudyTable) WriteText(w io.Writer) error {
-	fmt.Fprintf(w, "%d gates a line, noise of %g%% a trial, margin %g%%, fixed looks at %d rounds; at most 2.5%% may be wrong\n\n",
-		t.Gates, 100*t.Sigma, 100*t.Margin, t.Rounds)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "noise\tschedule\ttrue ratio\tPASS\tFAIL\tINCONCLUSIVE\tlooks\twrong")
+	var b text.Builder
+	b.Wrap("", fmt.Sprintf("%d gates a line, noise of %g%% a trial, margin %g%%, fixed looks at %d rounds; at most 2.5%% may be wrong",
+		t.Gates, 100*t.Sigma, 100*t.Margin, t.Rounds))
+	b.Line("")
+	table := text.Table{Left: []int{1}}
+	table.Row("noise", "schedule", "true ratio", "PASS", "FAIL", "INCONCLUSIVE", "looks", "wrong")
 	for i := range t.Lines {
 		l := &t.Lines[i]
-		fmt.Fprintf(tw, "%s\t%s\t%g\t%d\t%d\t%d\t%d\t%.1f%%\n", l.Noise, l.Schedule, l.Truth, l.Pass, l.Fail, l.Open, l.Looks, 100*float64(l.Wrong())/float64(t.Gates))
+		table.Row(string(l.Noise), string(l.Schedule), fmt.Sprintf("%g", l.Truth), fmt.Sprint(l.Pass), fmt.Sprint(l.Fail),
+			fmt.Sprint(l.Open), fmt.Sprint(l.Looks), fmt.Sprintf("%.1f%%", 100*float64(l.Wrong())/float64(t.Gates)))
 	}
-	return tw.Flush()
+	table.Write(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // WriteMarkdown writes the table for a document.

@@ -9,52 +9,98 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
-// WriteText writes the verdict for a terminal.
+// WriteText writes the verdict for a terminal: why, then each metric with its ratios
+// and controls.
 func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s, %s\n", r.Verdict, r.Name, r.lookText())
+	var b text.Builder
+	if head := fmt.Sprintf("%s  %s, %s", r.Verdict, r.Name, r.lookText()); utf8.RuneCountInString(head) <= text.Width {
+		b.Line(head)
+	} else {
+		b.Wrap(string(r.Verdict)+"  ", r.Name)
+		b.Wrap("  ", r.lookText())
+	}
 	if r.unpaired() {
-		fmt.Fprintf(&b, "  %s\n", unpairedWarning)
+		b.Wrap("  ", unpairedWarning)
 	}
 	for _, why := range r.Reasons {
-		fmt.Fprintf(&b, "  %s\n", why)
+		b.Wrap("  - ", why)
 	}
-	b.WriteByte('\n')
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "metric\tratio\tmedian\tinterval\tmargin\tpairs\tverdict")
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		fmt.Fprintf(tw, "%s\t%s/%s\t%.4f\t%s\t%g%%\t%d of %d\t%s\n", row.Metric, row.Of, row.To, row.Median,
-			intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned, row.Verdict)
-	}
-	for i := range r.Controls {
-		c := &r.Controls[i]
-		ok := "ok"
-		if !c.OK {
-			ok = "NOT OK"
+	b.Line("")
+	table := text.Table{Whole: true, Left: []int{2, 5}}
+	table.Row("  ratio", "median", "interval", "margin", "pairs", "verdict")
+	for _, metric := range r.metrics() {
+		table.Title(metric)
+		for i := range r.Rows {
+			if row := &r.Rows[i]; row.Metric == metric {
+				table.Row("  "+row.Of+"/"+row.To, fmt.Sprintf("%.4f", row.Median), intervalText(row.Interval),
+					fmt.Sprintf("%g%%", 100*row.Margin), fmt.Sprintf("%d of %d", row.Used, row.Planned), string(row.Verdict))
+			}
 		}
-		fmt.Fprintf(tw, "%s\t%s/%s\t%.4f\t%s\t\t%d of %d\tA/A %s\n", c.Metric, c.Of, c.To, c.Median, intervalText(c.Interval),
-			len(c.Pairs.Kept), c.Pairs.Planned(), ok)
+		for i := range r.Controls {
+			if c := &r.Controls[i]; c.Metric == metric {
+				ok := "A/A ok"
+				if !c.OK {
+					ok = "A/A NOT OK"
+				}
+				table.Row("  "+c.Of+"/"+c.To, fmt.Sprintf("%.4f", c.Median), intervalText(c.Interval),
+					"", fmt.Sprintf("%d of %d", len(c.Pairs.Kept), c.Pairs.Planned()), ok)
+			}
+		}
 	}
-	if err := tw.Flush(); err != nil {
-		return err
+	table.Write(&b)
+	said := map[string]bool{}
+	say := func(kind, what string, has func(*RowResult) bool) {
+		if said[kind+what] {
+			return
+		}
+		said[kind+what] = true
+		var names []string
+		for i := range r.Rows {
+			if has(&r.Rows[i]) {
+				names = append(names, r.Rows[i].Name())
+			}
+		}
+		name := strings.Join(names, ", ")
+		if len(names) > 1 && len(names) == len(r.Rows) {
+			name = fmt.Sprintf("all %d comparisons", len(names))
+		}
+		b.Wrap(kind, name+": "+what)
 	}
 	for i := range r.Rows {
-		row := &r.Rows[i]
-		for _, n := range row.Notes {
-			fmt.Fprintf(&b, "note: %s: %s\n", row.Name(), n)
+		for _, n := range r.Rows[i].Notes {
+			say("note: ", n, func(row *RowResult) bool { return slices.Contains(row.Notes, n) })
 		}
-		for _, warning := range row.Warnings {
-			fmt.Fprintf(&b, "warning: %s: %s\n", row.Name(), warning.Text)
+		for _, warning := range r.Rows[i].Warnings {
+			say("warning: ", warning.Text, func(row *RowResult) bool {
+				return slices.ContainsFunc(row.Warnings, func(w stats.Warning) bool { return w.Text == warning.Text })
+			})
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// metrics are those of rows and controls, in order.
+func (r *Report) metrics() []string {
+	var out []string
+	add := func(metric string) {
+		if !slices.Contains(out, metric) {
+			out = append(out, metric)
+		}
+	}
+	for i := range r.Rows {
+		add(r.Rows[i].Metric)
+	}
+	for i := range r.Controls {
+		add(r.Controls[i].Metric)
+	}
+	return out
 }
 
 // unpaired says whether a row is against a stored baseline.
