@@ -163,8 +163,8 @@ func compare(a, b seeded, c Comparison, level float64, seed uint64) Comparison {
 	return c
 }
 
-// verdict says in a few letters what an interval of a ratio or difference says.
-func verdict(iv stats.Interval, none float64) string {
+// Verdict says in a few letters what an interval of a ratio or difference says.
+func Verdict(iv stats.Interval, none float64) string {
 	if !iv.Ok() || iv.Contains(none) {
 		return "not distinguishable"
 	}

@@ -457,7 +457,7 @@ func TestComparisons(t *testing.T) {
 				t.Errorf("%s against %s, %s: %g, by the figures %g", c.Policy, c.Baseline, name, x[0], x[1])
 			}
 		}
-		if c.Policy == "kv" && (verdict(c.HitRatio, 0) != "higher" || verdict(c.TTFT, 1) != "lower") {
+		if c.Policy == "kv" && (Verdict(c.HitRatio, 0) != "higher" || Verdict(c.TTFT, 1) != "lower") {
 			t.Errorf("kv: %+v", c)
 		}
 	}
@@ -467,7 +467,7 @@ func TestComparisons(t *testing.T) {
 			t.Errorf("a policy against itself: %+v", iv)
 		}
 	}
-	if v := verdict(compare(g, g, Comparison{}, 0.95, 1).TTFT, 1); v != "not distinguishable" {
+	if v := Verdict(compare(g, g, Comparison{}, 0.95, 1).TTFT, 1); v != "not distinguishable" {
 		t.Error(v)
 	}
 	if iv := compare(seeded{new(grouped)}, seeded{new(grouped)}, Comparison{}, 0.95, 1).TTFT; iv.Ok() {

@@ -396,7 +396,7 @@ func written(iv stats.Interval, none, scale float64, format string) string {
 		return "- (" + string(iv.Absent) + ")"
 	}
 	end := strings.Replace(format, "+", "", 1)
-	return fmt.Sprintf(format+" ["+end+", "+end+"] %s", iv.Estimate*scale, iv.Low*scale, iv.High*scale, verdict(iv, none))
+	return fmt.Sprintf(format+" ["+end+", "+end+"] %s", iv.Estimate*scale, iv.Low*scale, iv.High*scale, Verdict(iv, none))
 }
 
 // span writes a duration with three or four digits.

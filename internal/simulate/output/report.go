@@ -23,15 +23,8 @@ func writeReport(w io.Writer, res *simulate.Result, argv []string) error {
 	o := &res.Options
 	p := page.New("Comparison of policies", fmt.Sprintf("%s: %d requests in %d sessions on %d mock %s engines, in virtual time.",
 		res.Trace.Name, res.Trace.Requests, res.Trace.Sessions, o.Workers, o.Engine))
-	if res.Partial {
-		p.Verdict(page.Doubt, "PARTIAL", "The comparison was interrupted. Runs are missing, and nothing is compared.")
-	}
-	s := p.Section("What to know")
-	s.Warnings(res.Warnings...)
-	s.Textf("Time model %s: %s on %s. %s. %s.", o.Time.Name, o.Time.Model, o.Time.GPU, capital(o.Time.Source), capital(o.Time.Limits))
-	if o.WarmUp > 0 {
-		s.Textf("The first %g%% of the requests are left out of the figures but where 'whole' is said.", 100*o.WarmUp)
-	}
+	verdicts(p, res)
+	p.Section("Warnings").Warnings(res.Warnings...)
 	for _, x := range o.SpeedUps {
 		if all := policiesOf(res, x); len(all) > 0 {
 			load(p, res, x, all)
@@ -39,6 +32,7 @@ func writeReport(w io.Writer, res *simulate.Result, argv []string) error {
 	}
 	knees(p, res)
 	bounds(p, res)
+	p.Section("Time model and its limits").Textf("%s: %s on %s. %s. %s.", o.Time.Name, o.Time.Model, o.Time.GPU, capital(o.Time.Source), capital(o.Time.Limits))
 	provenance(p, res, argv)
 	return p.Write(w)
 }
@@ -80,16 +74,19 @@ func load(p *page.Page, res *simulate.Result, x float64, all []policyRuns) {
 	if n := len(all[0].runs); n > 1 {
 		s.Textf("Figures are means of %d seeds; pictures over time are of seed %d.", n, all[0].runs[0].Seed)
 	}
-	s.Table(figures(res, all))
-	s.Table(ranks(all))
+	if w := res.Options.WarmUp; w > 0 {
+		s.Textf("The first %g%% of the requests are left out of the figures but where 'whole' is said.", 100*w)
+	}
+	if f := forest(res, x); len(f.Rows) > 0 {
+		s.Charts(f)
+	}
 	for _, k := range res.Rankings {
 		if k.SpeedUp == x {
 			s.Table(ranking(&k))
 		}
 	}
-	if f := forest(res, x); len(f.Rows) > 0 {
-		s.Charts(f)
-	}
+	s.Table(figures(res, all))
+	s.Table(ranks(all))
 	s.Charts(possible(res, x, all)...)
 	s.Charts(overTime(all)...)
 	s.Charts(curves(all)...)
@@ -417,7 +414,9 @@ func knees(p *page.Page, res *simulate.Result) {
 		l.Series = append(l.Series, line)
 	}
 	s.Table(t)
-	if res.KneeRanking != nil {
+	if none := res.NoneCarried(); none != "" {
+		s.Text(none)
+	} else if res.KneeRanking != nil {
 		order := &chart.Table{Caption: "Ranking by the load carried", Columns: []chart.Column{
 			{Name: "place"}, {Name: "policy"}, {Name: "mean speed-up"}, {Name: "least"}, {Name: "most"}, {Name: "of the oracle's", Unit: chart.Share}, {Name: "not distinguishable from"},
 		}, Note: "One is before another if with every seed it carries what breaks the other."}
