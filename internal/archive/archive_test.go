@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchfmt"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/results/table"
 )
@@ -226,8 +229,13 @@ func TestCompareRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := x.WriteText(&b); err != nil {
+	if err := errors.Join(x.WriteText(&b), c.WriteText(&b)); err != nil {
 		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(b.String(), "\n") {
+		if n := utf8.RuneCountInString(line); n > text.Width {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 	f = c.Figures[0]
 	if !f.Paired || strings.Contains(strings.Join(c.Warnings, "\n"), "UNPAIRED") || !strings.Contains(b.String(), "0.8345") || f.Ratio < 0.83445 || f.Ratio > 0.83455 {

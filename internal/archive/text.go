@@ -319,7 +319,7 @@ func (c *Comparison) writeFigures(w io.Writer, pair [2]string) error {
 	trials := func(f Figure) string { return fmt.Sprintf("%d, %d", f.TrialsA, f.TrialsB) }
 	same := !slices.ContainsFunc(figures, func(f Figure) bool { return trials(f) != trials(figures[0]) })
 	if same {
-		name += fmt.Sprintf(": trials in A and B: %s", trials(figures[0]))
+		name += fmt.Sprintf(": valid trials in A and B: %s", trials(figures[0]))
 	}
 	if !slices.ContainsFunc(figures, func(f Figure) bool { return f.Paired }) {
 		name += "; unpaired"
