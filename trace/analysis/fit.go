@@ -9,6 +9,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/trace"
 )
 
@@ -42,28 +43,28 @@ func (f *Fitted) Compare(original, generated *trace.Trace) (Comparison, error) {
 func (f *Fitted) WriteText(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, flag := range f.Params.Flags() {
-		text := ""
+		value := ""
 		switch v := flag.Value.(type) {
 		case *trace.Length:
-			text = v.String()
+			value = v.String()
 		case *uint64:
-			text = fmt.Sprint(*v)
+			value = fmt.Sprint(*v)
 		case *int:
-			text = fmt.Sprint(*v)
+			value = fmt.Sprint(*v)
 		case *float64:
-			text = fmt.Sprint(*v)
+			value = fmt.Sprint(*v)
 		}
-		fmt.Fprintf(tw, "--%s\t%s\n", flag.Name, text)
+		fmt.Fprintf(tw, "--%s\t%s\n", flag.Name, value)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	var b text.Builder
 	for _, n := range f.Notes {
-		if _, err := fmt.Fprintf(w, "note: %s\n", n); err != nil {
-			return err
-		}
+		b.Wrap("note: ", n)
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // Fit finds parameters of the generator for a trace like t. The seed is 1. It holds

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/trace"
 )
 
@@ -75,17 +76,14 @@ func (info *Info) WriteText(w io.Writer, src trace.Source) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	for _, text := range src.Notes[1:] {
-		if _, err := fmt.Fprintf(w, "note: %s\n", text); err != nil {
-			return err
-		}
+	var b text.Builder
+	for _, note := range src.Notes[1:] {
+		b.Wrap("note: ", note)
 	}
-	for _, text := range src.Warnings {
-		if _, err := fmt.Fprintf(w, "warning: %s\n", text); err != nil {
-			return err
-		}
+	for _, warning := range src.Warnings {
+		b.Wrap("warning: ", warning)
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", info.Plot(80))
+	_, err := fmt.Fprintf(w, "%s\n%s\n", b.String(), info.Plot(80))
 	return err
 }
 
@@ -116,10 +114,10 @@ func duration(ms float64) string {
 	return time.Duration(ms * 1e6).Round(time.Millisecond).String()
 }
 
-// WriteText writes the comparison for people. The names are those of the traces.
+// WriteText writes the comparison for people, at most 80 columns wide. The names are
+// those of the traces.
 func (c *Comparison) WriteText(w io.Writer, nameA, nameB string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cells, "\t")) }
+	var b text.Builder
 	for _, side := range []struct {
 		letter, name string
 		Side
@@ -128,62 +126,67 @@ func (c *Comparison) WriteText(w io.Writer, nameA, nameB string) error {
 		if side.SpanMS > 0 {
 			rate = fmt.Sprintf("%.4g/s for %s", side.RequestsPerSecond, duration(side.SpanMS))
 		}
-		line(side.letter, side.name, fmt.Sprintf("%d requests in %d sessions, %s", side.Requests, side.Sessions, rate))
+		b.Wrap(side.letter+"  ", fmt.Sprintf("%s: %d requests in %d sessions, %s", side.name, side.Requests, side.Sessions, rate))
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(tw)
-	line("", "", "n", "mean", "p10", "p50", "p90", "p99", "KS", "halves", "distance")
+	b.Line("")
+	values := text.Table{Left: []int{1}}
+	values.Row("", "", "n", "mean", "p10", "p50", "p90", "p99")
+	distances := text.Table{}
+	distances.Row("", "KS", "halves of A", "halves of B", "distance", "of A's mean")
+	var notes []string
 	for _, m := range c.Metrics {
-		for i, side := range []struct {
-			letter string
-			d      Distribution
-			halves *float64
-		}{{"A", m.A, m.HalvesA}, {"B", m.B, m.HalvesB}} {
-			cells := []string{"", side.letter, fmt.Sprint(side.d.N)}
-			for _, v := range []float64{side.d.Mean, side.d.P10, side.d.P50, side.d.P90, side.d.P99} {
-				if side.d.N == 0 {
+		for i, d := range []Distribution{m.A, m.B} {
+			cells := []string{m.Name, "A", fmt.Sprint(d.N)}
+			if i > 0 {
+				cells[1] = "B"
+			}
+			for _, v := range []float64{d.Mean, d.P10, d.P50, d.P90, d.P99} {
+				if d.N == 0 {
 					cells = append(cells, "-")
 					continue
 				}
 				cells = append(cells, short(v))
 			}
-			ks, halves, distance := "", "-", ""
-			if side.halves != nil {
-				halves = fmt.Sprintf("%.3f", *side.halves)
+			if i > 0 {
+				cells[0] = ""
 			}
-			if i == 0 {
-				cells[0] = m.Name
-				ks, distance = "-", m.Why
-				if m.KS != nil {
-					ks, distance = fmt.Sprintf("%.3f", *m.KS), short(*m.Wasserstein)+" "+m.Unit
-				}
-			} else if m.WassersteinRelative != nil {
-				distance = fmt.Sprintf("%.1f%% of A", 100**m.WassersteinRelative)
+			values.Row(cells...)
+		}
+		cells := []string{m.Name, "-", "-", "-", "-", "-"}
+		for i, v := range []*float64{m.KS, m.HalvesA, m.HalvesB} {
+			if v != nil {
+				cells[1+i] = fmt.Sprintf("%.3f", *v)
 			}
-			line(append(cells, ks, halves, distance)...)
+		}
+		if m.Wasserstein != nil {
+			cells[4] = short(*m.Wasserstein) + " " + m.Unit
+		}
+		if m.WassersteinRelative != nil {
+			cells[5] = fmt.Sprintf("%.1f%%", 100**m.WassersteinRelative)
+		}
+		distances.Row(cells...)
+		if m.Why != "" {
+			notes = append(notes, m.Name+": "+m.Why)
 		}
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(tw)
-	line("share of input tokens that a cache hits, tokens", "A", "B")
+	values.Write(&b)
+	b.Line("")
+	distances.Write(&b)
+	b.Line("")
+	b.Line("share of input tokens that a cache hits")
+	var caches text.Table
+	caches.Row("its tokens", "A", "B")
 	for _, p := range c.Caches {
-		line(fmt.Sprint(p.Tokens), percent(p.A), percent(p.B))
+		caches.Row(fmt.Sprint(p.Tokens), percent(p.A), percent(p.B))
 	}
-	line("unbounded", percent(c.A.HitTokenShare), percent(c.B.HitTokenShare))
-	if err := tw.Flush(); err != nil {
-		return err
+	caches.Row("unbounded", percent(c.A.HitTokenShare), percent(c.B.HitTokenShare))
+	caches.Write(&b)
+	b.Line("")
+	b.Wrap("", "KS is from 0 (alike) to 1. Halves is the KS of the first and second half of a trace, how far it is from itself; there is no p, as requests depend on each other. Distance is how far values move on average to become those of the other trace.")
+	for _, n := range append(notes, c.Notes...) {
+		b.Wrap("note: ", n)
 	}
-	text := "\nKS is from 0 (alike) to 1. Halves is the KS of the first and second half of a trace,\n" +
-		"how far it is from itself; there is no p, as requests depend on each other.\n" +
-		"Distance is how far values move on average to become those of the other trace.\n"
-	for _, n := range c.Notes {
-		text += "note: " + n + "\n"
-	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

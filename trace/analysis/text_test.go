@@ -35,6 +35,16 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// fits says which lines are wider than a terminal.
+func fits(t *testing.T, page string) {
+	t.Helper()
+	for line := range strings.Lines(page) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	tr := generated(t, func(p *trace.GenerateParams) { p.Requests = 400 })
 	info, err := Describe(tr, Options{CacheBlocks: []int{100, 2000}, WarmUpRequests: 100})
@@ -52,11 +62,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "info.txt", b.String())
-	for line := range strings.Lines(b.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
+	fits(t, b.String())
 
 	c := compared(t, tr, generated(t, func(p *trace.GenerateParams) { *p = trace.AgenticParams(); p.Requests = 300 }))
 	b.Reset()
@@ -64,4 +70,5 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "diff.txt", b.String())
+	fits(t, b.String())
 }

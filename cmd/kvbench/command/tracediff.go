@@ -3,9 +3,11 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/trace/analysis"
 )
@@ -59,13 +61,14 @@ that goes, and --requests takes as many of both for all else too.`,
 				}{newSourceJSON(sources[0]), newSourceJSON(sources[1]), c})
 			}
 			err = c.WriteText(a.stdout, sources[0].Name, sources[1].Name)
+			var b text.Builder
 			for i, src := range sources {
-				for _, text := range append(src.Notes, src.Warnings...) {
-					_, e := fmt.Fprintf(a.stdout, "%c: %s\n", 'A'+i, text)
-					err = errors.Join(err, e)
+				for _, note := range append(src.Notes, src.Warnings...) {
+					b.Wrap(string(rune('A'+i))+": ", note)
 				}
 			}
-			return err
+			_, e := io.WriteString(a.stdout, b.String())
+			return errors.Join(err, e)
 		},
 	}
 	reading.register(cmd.Flags())
