@@ -84,6 +84,9 @@ func Read(a *rounds.Analysis) *Readings {
 	return r
 }
 
+// Unfit lists what made the machine of an experiment unfit for a verdict, each once.
+func Unfit(exp *rounds.Experiment) []string { return unfit(exp) }
+
 // crosses says whether the interval of a row lies on its worse side of 1.
 func crosses(r *RowResult) bool {
 	return r.Refused == "" && r.Interval.Ok() && worse(r.Interval, stats.Rule{Better: r.Better})

@@ -69,6 +69,12 @@ func experimentVerdicts(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis
 			p.Verdict(tone[l.Verdict], string(l.Verdict), lookText(l)+". Asked: "+l.Rule+".")
 		}
 	default:
+		if unfit := gate.Unfit(exp); len(unfit) > 0 {
+			p.Verdict(page.Doubt, "UNFIT MACHINE", "What follows is no ground for a verdict; 'kvbench gate' would give none without --allow-unfit: "+strings.Join(unfit, "; ")+".")
+		}
+		if a.Done < a.Planned {
+			p.Verdict(page.Doubt, "NOT DONE", fmt.Sprintf("%d of %d rounds are done. The intervals hold for one look at a number of rounds fixed before; looking again and again finds differences that are none.", a.Done, a.Planned))
+		}
 		p.Verdict(page.Plain, "NO VERDICT", "'kvbench gate' has not judged this experiment. What the intervals say, "+held(a, read)+":")
 		for _, text := range readings(a, read) {
 			p.Verdict(text.tone, text.word, text.text)

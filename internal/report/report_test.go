@@ -314,6 +314,24 @@ func TestReadingsAreHeld(t *testing.T) {
 	}
 }
 
+// TestNoGroundForAVerdict: what would keep the gate from a verdict is said before
+// the readings.
+func TestNoGroundForAVerdict(t *testing.T) {
+	fit := func(s string) string { return strings.ReplaceAll(s, `"verdict":"unfit"`, `"verdict":"fit"`) }
+	for _, c := range []struct {
+		lines       int
+		edit        func(string) string
+		unfit, done bool
+	}{{1_000_000, nil, true, true}, {1_000_000, fit, false, true}, {70, fit, false, false}} {
+		_, root := html(t, []string{unpackLines(t, "tracking", c.lines, c.edit)}, Options{})
+		text := pagetest.Text(pagetest.Find(root, "main")[0])
+		before, _, ok := strings.Cut(text, "NO VERDICT")
+		if !ok || strings.Contains(before, "UNFIT MACHINE") != c.unfit || strings.Contains(before, "--allow-unfit: cores: ") != c.unfit || strings.Contains(before, "NOT DONE") == c.done {
+			t.Errorf("%+v: the page begins with %.300q", c, text)
+		}
+	}
+}
+
 // record returns one record of a recorded experiment.
 func record(t testing.TB) *results.Record {
 	t.Helper()

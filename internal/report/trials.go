@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvbench/kvbench/internal/chart"
 	"github.com/kvbench/kvbench/internal/report/page"
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/stats"
 )
@@ -355,7 +356,7 @@ func threadSection(p *page.Page, all []trial) {
 	for _, name := range groups(trials) {
 		mine := ofGroup(trials, name)
 		c := &chart.Bars{
-			Head: chart.Head{Title: "CPU time of threads: " + name, Description: fmt.Sprintf("Medians over %d trials.", len(mine))},
+			Head: chart.Head{Title: "CPU time of threads: " + name, Description: fmt.Sprintf("Medians over %s.", text.Count(len(mine), "trial"))},
 			X:    chart.Axis{Label: "time", Unit: chart.Nanoseconds}, Kind: []string{"on a CPU", "waiting for a CPU"},
 		}
 		for _, k := range threadKeys(mine) {

@@ -234,7 +234,7 @@ func forest(res *simulate.Result, x float64) *chart.Forest {
 		}
 		f.Head = chart.Head{
 			Title:       fmt.Sprintf("Times against %s at speed-up %g", c.Baseline, x),
-			Description: fmt.Sprintf("Mean TTFT and E2E of each policy by those of %s on the same arrivals, with 95%% intervals of a block bootstrap over %d groups of requests and %d seed(s). Below 1 is better.", c.Baseline, c.Groups, c.Seeds),
+			Description: fmt.Sprintf("Mean TTFT and E2E of each policy by those of %s on the same arrivals, with 95%% intervals of a block bootstrap over %d groups of requests and %s. Below 1 is better.", c.Baseline, c.Groups, text.Count(c.Seeds, "seed")),
 		}
 		for _, figure := range []struct {
 			name string
