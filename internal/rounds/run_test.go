@@ -142,7 +142,8 @@ func TestStubbornChild(t *testing.T) {
 	}
 	t.Parallel()
 	p := fakePlan(t, 1, fake(t, "bad", "--mode stubborn"))
-	p.Rules.TrialTimeout = 100 * time.Millisecond
+	// The child must have come to ignore signals by then, on a slow machine too.
+	p.Rules.TrialTimeout = 3 * time.Second
 	e := create(t, p)
 	var child *ChildError
 	if err := run(t, e); !errors.As(err, &child) || !strings.Contains(e.Trials[0].Exit, "killed") {
