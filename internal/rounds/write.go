@@ -78,8 +78,13 @@ func (a *Analysis) page(f Format) string {
 		} else {
 			more = a.text(m, t, &b)
 		}
+		apart := f == Text // from the table
 		for _, line := range append(more, a.below(m)...) {
 			if !said[line] {
+				if apart {
+					b.WriteByte('\n')
+				}
+				apart = false
 				item(&b, f, line)
 			}
 			said[line] = said[line] || strings.HasPrefix(line, "warning: ")
@@ -103,9 +108,10 @@ func item(b *strings.Builder, f Format, line string) {
 		return
 	}
 	var out text.Builder
+	// What is said of something is indented below it, unless that has a long name.
 	first := ""
-	if rest, ok := strings.CutPrefix(line, "warning: "); ok {
-		first, line = "warning: ", rest
+	if of, rest, ok := strings.Cut(line, ": "); ok && utf8.RuneCountInString(of) < text.Width/2 {
+		first, line = of+": ", rest
 	}
 	out.Wrap(first, line)
 	b.WriteString(out.String())
@@ -315,6 +321,7 @@ func (a *Analysis) text(m Metric, t *table, b *strings.Builder) (below []string)
 		}
 	}
 	variants.Write(&out)
+	out.Line("")
 	ratios := text.Table{Whole: true, Left: []int{2, 5}}
 	add := func(cells []string) { // the bootstrap is the first that goes on below
 		ratios.Row(cells[0], cells[1], cells[2], strings.Replace(cells[4], " of ", "/", 1), cells[5], cells[3])

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/trace"
 )
 
@@ -57,8 +58,10 @@ func (f *readingFlags) options() (trace.ReaderOptions, error) {
 }
 
 // noteTrace tells what was inferred about a trace.
-func (a *app) noteTrace(text string) {
+func (a *app) noteTrace(note string) {
 	if !a.quiet {
-		fmt.Fprintln(a.stderr, "kvbench: trace:", text)
+		var b text.Builder
+		b.Wrap("kvbench: trace: ", note)
+		fmt.Fprint(a.stderr, b.String())
 	}
 }
