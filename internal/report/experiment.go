@@ -75,8 +75,13 @@ func experimentVerdicts(p *page.Page, exp *rounds.Experiment, a *rounds.Analysis
 		if a.Done < a.Planned {
 			p.Verdict(page.Doubt, "NOT DONE", fmt.Sprintf("%d of %d rounds are done. The intervals hold for one look at a number of rounds fixed before; looking again and again finds differences that are none.", a.Done, a.Planned))
 		}
+		said := readings(a, read)
+		if len(said) == 0 {
+			p.Verdict(page.Plain, "NO VERDICT", "'kvbench gate' has not judged this experiment, and no comparison has an interval to read.")
+			break
+		}
 		p.Verdict(page.Plain, "NO VERDICT", "'kvbench gate' has not judged this experiment. What the intervals say, "+held(a, read)+":")
-		for _, text := range readings(a, read) {
+		for _, text := range said {
 			p.Verdict(text.tone, text.word, text.text)
 		}
 	}
