@@ -12,6 +12,10 @@ import (
 func TestResidentReadMeasures(t *testing.T) {
 	o := &ResidentReadOptions{Cases: []string{"32", "1024-padded"}, Rounds: 2, most: 2000}
 	r, err := ResidentRead(t.Context(), o)
+	for try := 0; err != nil && strings.Contains(err.Error(), "no counter was rewritten") && try < 20; try++ {
+		o.most *= 2 // the thread that rewrites got no CPU meanwhile
+		r, err = ResidentRead(t.Context(), o)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
