@@ -11,7 +11,7 @@ go build -buildvcs=true -o "$work/kvbench" ./cmd/kvbench
 here=$PWD/results/recorded/gate-real
 cd "$work"
 run() { env -i PATH=/usr/bin:/bin HOME="$work" ./kvbench "$@"; }
-run corpus write conversation_trace.jsonl --workers 128 --duration 150ms --out w.corpus --quiet
+run corpus write conversation_trace.jsonl --workers 128 --duration 100ms --out w.corpus --quiet
 run version --json >"$here/version.json"
 rm -rf "$here"/gates && mkdir -p "$here/gates"
 for i in $(seq -w 1 20); do
