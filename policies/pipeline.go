@@ -60,7 +60,7 @@ type Named[C Component] struct {
 }
 
 // Weighted is a scorer and the weight of its costs, which is finite and not
-// negative.
+// negative; costs of weight 0 have no effect.
 type Weighted struct {
 	Name   string
 	Scorer Scorer

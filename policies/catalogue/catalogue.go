@@ -56,8 +56,10 @@ type Definition struct {
 	// Params are its parameters; the first may be given without its name.
 	Params []Param
 	// Build makes what the definition stands for, new at every call. Names of
-	// components that it leaves empty are set to the definition's. The error says
-	// what is wrong with values that are each in their range.
+	// components that it leaves empty are set to the definition's, and a scorer's
+	// own weight to 1 if Kind is KindScorer; the weights of a policy's scorers stay
+	// as they are, so that one of 0 has no effect. The error says what is wrong with
+	// values that are each in their range.
 	Build func(Values) (policies.Recipe, error)
 }
 

@@ -102,6 +102,24 @@ func TestComposed(t *testing.T) {
 	}
 }
 
+// A scorer of one's own that says no weight has the weight that the user gives.
+func TestOwnScorerWithoutWeight(t *testing.T) {
+	own := Definition{Kind: KindScorer, Name: "own", Summary: "nothing", Build: func(Values) (policies.Recipe, error) {
+		return policies.Recipe{Scorers: []policies.Weighted{{Scorer: policies.Multiplicative{}}}}, nil
+	}}
+	p, err := Parse("score(own=0.5) pick(min)", Merge(Standard(), []Definition{own}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.use.recipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := r.Scorers[0]; w.Name != "own" || w.Weight != 0.5 {
+		t.Errorf("%s has weight %v; want own with 0.5", w.Name, w.Weight)
+	}
+}
+
 func TestComposedErrors(t *testing.T) {
 	for _, c := range []struct {
 		text    string

@@ -111,6 +111,9 @@ func (u *use) recipe() (policies.Recipe, error) {
 		}
 		for i := range r.Scorers {
 			name(&r.Scorers[i].Name, u.def.Name)
+			if w := &r.Scorers[i].Weight; u.def.Kind == KindScorer && *w == 0 {
+				*w = 1
+			}
 		}
 		return r, u.def.check(r)
 	}
