@@ -45,22 +45,30 @@ func (c *Chain) Prompt() int { return c.content.prompt }
 // BlockSize returns the tokens of a block.
 func (c *Chain) BlockSize() int { return c.size }
 
-// Blocks returns the hashes of the full blocks of the first tokens tokens, of
-// each block alone and of the sequence up to it. They are valid until the chain
-// is started again.
-func (c *Chain) Blocks(tokens int) ([]indexer.LocalHash, []indexer.SequenceHash) {
+// Locals returns the hashes of the full blocks of the first tokens tokens, each of
+// its block alone. They are valid until the chain is started again.
+func (c *Chain) Locals(tokens int) []indexer.LocalHash {
 	n := tokens / c.size
 	if n > math.MaxInt32 {
 		panic("mocker: a chain of more than 2^31 blocks")
 	}
 	for i := len(c.locals); i < n; i++ {
-		local := c.content.local(i*c.size, (i+1)*c.size)
+		c.locals = append(c.locals, c.content.local(i*c.size, (i+1)*c.size))
+	}
+	return c.locals[:n:n]
+}
+
+// Blocks returns the same hashes and those of the sequences up to each block, for
+// as long.
+func (c *Chain) Blocks(tokens int) ([]indexer.LocalHash, []indexer.SequenceHash) {
+	locals := c.Locals(tokens)
+	for i := len(c.sequences); i < len(locals); i++ {
 		var parent indexer.SequenceHash
 		if i > 0 {
 			parent = c.sequences[i-1]
 		}
-		c.locals = append(c.locals, local)
-		c.sequences = append(c.sequences, sequence(parent, i > 0, local))
+		c.sequences = append(c.sequences, sequence(parent, i > 0, locals[i]))
 	}
-	return c.locals[:n:n], c.sequences[:n:n]
+	n := len(locals)
+	return locals, c.sequences[:n:n]
 }

@@ -25,7 +25,10 @@ func TestChainIsTheEnginesOwn(t *testing.T) {
 	if c.Prompt() != 30 || c.BlockSize() != 4 {
 		t.Errorf("a prompt of %d tokens in blocks of %d", c.Prompt(), c.BlockSize())
 	}
-	for _, tokens := range []int{30, 9, 49} {
+	for _, tokens := range []int{26, 9, 45, 49} {
+		if more := min(len(locals), tokens/4+1); !slices.Equal(c.Locals(4*more), locals[:more]) {
+			t.Errorf("the first %d blocks alone are %v, want %v", more, c.Locals(4*more), locals[:more])
+		}
 		l, s := c.Blocks(tokens)
 		if n := tokens / 4; !slices.Equal(l, locals[:n]) || !slices.Equal(s, sequences[:n]) {
 			t.Errorf("the blocks of %d tokens are %v %v, want %v %v", tokens, l, s, locals[:n], sequences[:n])

@@ -162,7 +162,7 @@ func (p *HashRing) key(r *Request) (uint64, bool) {
 		return scatter(r.Session), r.HasSession
 	}
 	key := uint64(0)
-	locals := r.Locals[:min(p.blocks, len(r.Locals))]
+	locals := r.Leading(p.blocks)
 	for _, h := range locals {
 		key = scatter(key ^ uint64(h))
 	}

@@ -161,10 +161,10 @@ func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) e
 		return fmt.Errorf("request %d: prompt of %d tokens in blocks of %d", r.ID, r.PromptTokens, r.BlockSize)
 	case cachedTokens < 0 || cachedTokens > r.PromptTokens:
 		return fmt.Errorf("request %d: %d cached tokens of %d", r.ID, cachedTokens, r.PromptTokens)
-	case len(r.Locals) > r.Blocks():
-		return fmt.Errorf("request %d: %d hashes for a prompt of %d blocks", r.ID, len(r.Locals), r.Blocks())
 	case r.Stretches != nil && !follow(r.Stretches, len(r.Locals)):
 		return fmt.Errorf("request %d: stretches %v of %d blocks", r.ID, r.Stretches, len(r.Locals))
+	case max(len(r.Locals), r.FullBlocks()) > r.Blocks():
+		return fmt.Errorf("request %d: %d hashes for a prompt of %d blocks", r.ID, max(len(r.Locals), r.FullBlocks()), r.Blocks())
 	case l.find(r.ID) != 0:
 		return fmt.Errorf("request %d is active already", r.ID)
 	}
@@ -173,7 +173,7 @@ func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) e
 	*a = activeRequest{
 		id: r.ID, dispatched: r.Now, slot: slot,
 		prefill: int64(r.PromptTokens - cachedTokens),
-		own:     int64(r.Blocks() - len(r.Locals)),
+		own:     int64(r.Blocks() - r.FullBlocks()),
 		last:    l.take(l.steps(r), r.Stretches, slot),
 	}
 	if a.last != 0 {
@@ -201,7 +201,8 @@ func (l *ActiveLoad) Dispatch(r *Request, slot indexer.Slot, cachedTokens int) e
 	return nil
 }
 
-// follow says whether stretches follow each other and are so many blocks.
+// follow says whether stretches follow each other and are so many blocks, if there
+// are so many hashes at all.
 func follow(stretches []Stretch, blocks int) bool {
 	end := uint32(0)
 	for _, s := range stretches {
@@ -210,7 +211,7 @@ func follow(stretches []Stretch, blocks int) bool {
 		}
 		end = s.End
 	}
-	return int(end) == blocks
+	return blocks == 0 || int(end) == blocks
 }
 
 // FirstToken says that the request has its first token: nothing is left to

@@ -326,6 +326,34 @@ func TestHashRing(t *testing.T) {
 	}
 }
 
+// TestHashesOnDemand: a request whose host makes hashes when they are asked for is
+// the same to all who read them as one that has them.
+func TestHashesOnDemand(t *testing.T) {
+	locals := []indexer.LocalHash{7, 8, 9}
+	asked := 0
+	given := Request{PromptTokens: 14, BlockSize: 4, Locals: locals}
+	made := Request{PromptTokens: 14, BlockSize: 4, Stretches: []Stretch{{1, 1}, {2, 3}}, Hashes: func(n int) []indexer.LocalHash {
+		asked++
+		return locals[:n]
+	}}
+	for n := range 5 {
+		if have, want := made.Leading(n), given.Leading(n); !slices.Equal(have, want) || len(want) != min(n, 3) {
+			t.Errorf("the first %d: %v, given %v", n, have, want)
+		}
+	}
+	if asked != 4 || made.FullBlocks() != 3 || given.FullBlocks() != 3 {
+		t.Errorf("asked %d times, %d and %d full blocks", asked, made.FullBlocks(), given.FullBlocks())
+	}
+	for blocks := 1; blocks < 5; blocks++ {
+		ring := NewHashRing(1.25, 10, blocks, false)
+		have, ok := ring.key(&made)
+		want, _ := ring.key(&given)
+		if have != want || !ok {
+			t.Errorf("the key of %d blocks is %d, %v, given %d", blocks, have, ok, want)
+		}
+	}
+}
+
 // TestHashRingMovesLittle takes a candidate away: only its keys may move.
 func TestHashRingMovesLittle(t *testing.T) {
 	p := NewHashRing(100, 64, 1, true)

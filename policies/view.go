@@ -23,12 +23,18 @@ type Request struct {
 	Now time.Duration
 	// PromptTokens is the length of the prompt.
 	PromptTokens int
-	// Locals are the local hashes of the prompt's full blocks.
+	// Locals are the local hashes of the prompt's full blocks. Components read them
+	// through Leading, since a host can leave them out that gives Stretches and
+	// Hashes.
 	Locals []indexer.LocalHash
 	// Stretches, if not nil, are the same blocks in fewer steps: a host that knows
 	// where prompts part gives them to all requests or to none. ActiveLoad then
 	// goes by them, with the same result.
 	Stretches []Stretch
+	// Hashes, if not nil, makes what Locals leaves out: the local hashes of the first
+	// n full blocks, of which the prompt has so many. The host may reuse the list
+	// when it routes the next request.
+	Hashes func(n int) []indexer.LocalHash
 	// BlockSize is the tokens of a block.
 	BlockSize int
 	// Session is the request's session; HasSession is false if it has none.
@@ -51,6 +57,25 @@ type Request struct {
 // Blocks returns the blocks of the prompt, a partial last one included.
 func (r *Request) Blocks() int {
 	return (r.PromptTokens + r.BlockSize - 1) / r.BlockSize
+}
+
+// FullBlocks returns the blocks of the prompt that are full and that its host tells
+// apart: those that have a hash.
+func (r *Request) FullBlocks() int {
+	if n := len(r.Stretches); n > 0 {
+		return int(r.Stretches[n-1].End)
+	}
+	return len(r.Locals)
+}
+
+// Leading returns the local hashes of the prompt's first full blocks, n of them or
+// as many as there are. They are valid until the host routes the next request.
+func (r *Request) Leading(n int) []indexer.LocalHash {
+	n = min(n, r.FullBlocks())
+	if r.Hashes != nil && n > len(r.Locals) {
+		return r.Hashes(n)
+	}
+	return r.Locals[:n]
 }
 
 // TagSet is a set of up to 64 tags; which bit is which tag is the host's.
@@ -79,7 +104,7 @@ type State struct {
 	// Version must change whenever a value in Dead or Overloaded does.
 	Version uint64
 
-	// Cache is the index's answer for Request.Locals. Nil if there is no index,
+	// Cache is the index's answer for the prompt. Nil if there is no index,
 	// though a pipeline declares CACHE: then nothing matches.
 	Cache Overlaps
 	// Load is the load of the ranks.

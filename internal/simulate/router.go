@@ -57,6 +57,8 @@ type router struct {
 	request  policies.Request
 
 	stretches []policies.Stretch
+	chain     *mocker.Chain                        // of the request
+	hashes    func(blocks int) []indexer.LocalHash // of its prompt
 }
 
 // notes are what the routers of a run tell of their decisions.
@@ -78,6 +80,7 @@ func newRouter(p *catalogue.Policy, cfg *Config, t *trace.Trace, n *notes, seed 
 		return nil, err
 	}
 	r := &router{pipeline: pipeline, inputs: pipeline.Inputs(), trace: t, notes: n}
+	r.hashes = func(blocks int) []indexer.LocalHash { return r.chain.Locals(blocks * r.chain.BlockSize()) }
 	r.state = policies.State{Slots: cfg.Workers}
 	if r.inputs.Has(policies.Cache) {
 		r.answer.Grow(cfg.Workers)
@@ -159,19 +162,20 @@ func stretches(c *mocker.Chain, to []policies.Stretch) []policies.Stretch {
 
 // Route implements fleet.Router.
 func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
+	// Hashes take long and most policies can do without.
 	var locals []indexer.LocalHash
-	if r.inputs&(policies.Cache|policies.Load) != 0 {
-		locals, _ = a.Chain.Blocks(a.Chain.Prompt())
+	if r.reader != nil {
+		locals = a.Chain.Locals(a.Chain.Prompt())
 	}
-	if r.load != nil || r.pieces != nil {
-		r.stretches = stretches(a.Chain, r.stretches[:0])
-	}
+	r.chain = a.Chain
+	r.stretches = stretches(a.Chain, r.stretches[:0])
 	r.request = policies.Request{
 		ID:           a.ID,
 		Now:          time.Duration(now),
 		PromptTokens: a.Chain.Prompt(),
 		Locals:       locals,
 		Stretches:    r.stretches,
+		Hashes:       r.hashes,
 		BlockSize:    a.Chain.BlockSize(),
 		Session:      uint64(a.Session),
 		HasSession:   r.trace.Request(int(a.ID)).Session != "",

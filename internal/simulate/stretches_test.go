@@ -65,7 +65,10 @@ func TestStretchesAreBlocks(t *testing.T) {
 			slot := indexer.Slot(rng.IntN(slots))
 			for k, l := range accounts {
 				if k == 1 {
-					r.Stretches = stretches(&chain, nil)
+					r.Locals, r.Stretches = nil, stretches(&chain, nil)
+					if r.FullBlocks() != len(locals) {
+						t.Fatalf("seed %d, row %d: %d full blocks, want %d", seed, row, r.FullBlocks(), len(locals))
+					}
 				}
 				if _, err := pipelines[k].Select(&r, &policies.State{Slots: slots, Load: l}); err != nil {
 					t.Fatal(err)
