@@ -100,8 +100,8 @@ type Pool struct {
 // readers once it has a counter, which its thread gave it on taking it over.
 type slotInfo struct {
 	thread     int
-	generation uint16    // of the rank: how often the slot was given out before
-	cells      []counter // its counter and what follows it in memory, nil: none
+	generation uint16         // of the rank: how often the slot was given out before
+	cells      []ResidentCell // its counter and what follows it in memory, nil: none
 }
 
 // homesKept bounds how many ranks the pool remembers the thread of.
@@ -126,7 +126,7 @@ type placement struct {
 	rank       Rank
 	slot       Slot
 	generation uint16
-	cells      []counter // its counter, set by the thread
+	cells      []ResidentCell // its counter, set by the thread
 }
 
 // NewPool starts the event threads. Close ends them.
@@ -343,7 +343,7 @@ func (p *Pool) publish() {
 	if !p.tracking {
 		return
 	}
-	cells := make([][]counter, len(p.slots))
+	cells := make([][]ResidentCell, len(p.slots))
 	for i := range p.slots {
 		if s := &p.slots[i]; !p.threads[s.thread].dead.Load() {
 			cells[i] = s.cells

@@ -58,7 +58,7 @@ type eventThread struct {
 type threadRank struct {
 	slot       Slot
 	generation uint16
-	counter    *counter
+	counter    *ResidentCell
 	totals     EffectTotals
 }
 
@@ -269,7 +269,7 @@ func (th *eventThread) apply(e entry) {
 	th.effect = th.writer.Apply(&th.event)
 	rank.totals.add(&th.effect)
 	if th.tracking {
-		rank.counter.Store(th.count(slot))
+		rank.counter.word.Store(th.count(slot))
 	}
 	if th.observer != nil {
 		th.observer.Applied(th.number, e.id, slot, &th.effect)
@@ -307,7 +307,7 @@ func (th *eventThread) reached(after []uint64) bool {
 }
 
 // attach takes a slot over and returns its new counter.
-func (th *eventThread) attach(slot Slot, generation uint16) []counter {
+func (th *eventThread) attach(slot Slot, generation uint16) []ResidentCell {
 	for int(slot) >= len(th.local) {
 		th.local = append(th.local, -1)
 	}
@@ -338,7 +338,7 @@ func (th *eventThread) startTracking() {
 	th.tracking = true
 	for i := range th.ranks {
 		if r := &th.ranks[i]; r.counter != nil {
-			r.counter.Store(th.count(r.slot))
+			r.counter.word.Store(th.count(r.slot))
 		}
 	}
 }

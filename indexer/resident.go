@@ -38,15 +38,20 @@ func ParseCounterLayout(s string) (CounterLayout, error) {
 	return 0, fmt.Errorf("unknown layout %q; it must be packed or padded", s)
 }
 
-// counter is the resident blocks of one rank and, where the index knows them,
-// the reachable ones: one word, so that both are of the same moment. Only the
-// rank's event thread writes it, absolute values of Writer.Blocks and
-// ReachableCounter.Reachable and nothing else.
+// ResidentCell is the counter of one rank: its resident blocks and, where the
+// index knows them, the reachable ones, in one word, so that both are of the same
+// moment. Only the rank's event thread stores into it, absolute values of
+// Writer.Blocks and ReachableCounter.Reachable and nothing else. Any number of
+// goroutines may read.
 //
 // The low half is the resident blocks. The high half is 0 if the reachable ones
 // are not known, else one more than these: an index that cannot say stores the
 // plain number.
-type counter = atomic.Uint64
+type ResidentCell struct{ word atomic.Uint64 }
+
+// Blocks returns the resident blocks after the last event that was applied for the
+// rank, AbsentCount if the cell is that of no rank. It is one load.
+func (c *ResidentCell) Blocks() uint32 { return uint32(c.word.Load()) }
 
 // maxCount is the largest number of blocks that a counter holds; one more in the
 // high half still fits.
@@ -84,7 +89,7 @@ const countersPerLine = idle.CacheLine / 8
 
 // counterChunk is some lines of counters. Objects of this size are aligned to a
 // line by the allocator, so two of them share none.
-type counterChunk [chunkLines * countersPerLine]counter
+type counterChunk [chunkLines * countersPerLine]ResidentCell
 
 const chunkLines = 16
 
@@ -94,12 +99,12 @@ const chunkLines = 16
 // chunk back when no table points into it.
 type counterSource struct {
 	layout CounterLayout
-	rest   []counter // what is left of the chunk
+	rest   []ResidentCell // what is left of the chunk
 }
 
 // next returns a counter and what follows it in its chunk, so that it can be
 // seen whether the next one lies beside it.
-func (s *counterSource) next() []counter {
+func (s *counterSource) next() []ResidentCell {
 	if len(s.rest) == 0 {
 		s.rest = new(counterChunk)[:]
 	}
@@ -116,50 +121,58 @@ func (l CounterLayout) step() int {
 	return 1
 }
 
+// absentCell is a cell of no rank, on a line of its own: nothing that is ever
+// written lies beside it.
+type absentCell struct {
+	ResidentCell
+	_ [idle.CacheLine - 8]byte
+}
+
+func newAbsentCell() *ResidentCell {
+	c := new(absentCell)
+	c.word.Store(AbsentCount)
+	return &c.ResidentCell
+}
+
 // ResidentTable says which rank has which counter. It is immutable; the pool
 // publishes a new one when a rank appears or goes. A table may be read by any
 // number of goroutines, and the counts that it gives are current: a count is
 // stored right after each event was applied.
 type ResidentTable struct {
-	counters []*counter // by slot, nil: no count
+	cells    []*ResidentCell // by slot, absent: no count
+	absent   *ResidentCell
 	runs     []counterRun
 	ranks    int // those with a count
 	step     int
-	absent   []Slot
 	threads  []uint16 // event thread by slot
 	nThreads int
 	slots    map[Rank]Slot
 }
 
-// counterRun is counters that lie side by side, of slots that ascend by stride.
-// Reading many counts by runs takes neither a pointer nor a slot number for each.
-type counterRun struct {
-	cells  []counter // from the first to the last, step apart
-	slot   Slot
-	stride Slot
-}
+// counterRun is counters that lie side by side, from the first to the last, step
+// apart. Adding them up by runs takes no pointer for each.
+type counterRun []ResidentCell
 
 // newResidentTable makes a table of the counters by slot, nil where there is no
 // count, which thread tells the event thread of.
-func newResidentTable(cells [][]counter, thread func(slot int) int, threads int, layout CounterLayout, slots map[Rank]Slot) *ResidentTable {
+func newResidentTable(cells [][]ResidentCell, thread func(slot int) int, threads int, layout CounterLayout, slots map[Rank]Slot) *ResidentTable {
 	t := &ResidentTable{
-		counters: make([]*counter, len(cells)), threads: make([]uint16, len(cells)),
+		cells: make([]*ResidentCell, len(cells)), absent: newAbsentCell(), threads: make([]uint16, len(cells)),
 		nThreads: threads, step: layout.step(), slots: slots,
 	}
 	byThread := make([][]counterRun, threads)
-	for i, c := range cells {
-		slot := Slot(i)
+	for slot, c := range cells {
 		if c == nil {
-			t.absent = append(t.absent, slot)
+			t.cells[slot] = t.absent
 			continue
 		}
-		t.counters[slot] = &c[0]
+		t.cells[slot] = &c[0]
 		t.ranks++
-		th := thread(i)
+		th := thread(slot)
 		t.threads[slot] = uint16(th)
 		runs := byThread[th]
-		if n := len(runs); n == 0 || !runs[n-1].extend(c, slot, t.step) {
-			byThread[th] = append(runs, counterRun{cells: c[:1:len(c)], slot: slot, stride: 1})
+		if n := len(runs); n == 0 || !runs[n-1].extend(c, t.step) {
+			byThread[th] = append(runs, c[:1:len(c)])
 		}
 	}
 	// By thread, so that lines are read in the order in which they lie.
@@ -167,124 +180,86 @@ func newResidentTable(cells [][]counter, thread func(slot int) int, threads int,
 	return t
 }
 
-// extend adds the counter of a slot if it continues the run.
-func (r *counterRun) extend(c []counter, slot Slot, step int) bool {
-	at := len(r.cells) - 1 + step
-	if at >= cap(r.cells) || &r.cells[:at+1][at] != &c[0] {
+// extend adds a counter if it continues the run.
+func (r *counterRun) extend(c []ResidentCell, step int) bool {
+	at := len(*r) - 1 + step
+	if at >= cap(*r) || &(*r)[:at+1][at] != &c[0] {
 		return false
 	}
-	n := Slot(at / step)
-	if n == 1 {
-		r.stride = slot - r.slot
-	} else if slot != r.slot+n*r.stride {
-		return false
-	}
-	r.cells = r.cells[:at+1]
+	*r = (*r)[:at+1]
 	return true
 }
 
-// AbsentCount is what Read gives a slot without a count. No count is as large.
+// AbsentCount is what a cell of no rank has. No count is as large.
 const AbsentCount = 1<<32 - 1
+
+// Cells returns the counters of slots 0 to slots-1, and those beyond if the table
+// has more: who looks at each count once reads them in the loop that needs them,
+// without a copy. Slots for which Count is false share a cell that has
+// AbsentCount; absent is how many. The slice must not be changed. It is the
+// table's own, and the call takes no time, unless slots is above Len.
+func (t *ResidentTable) Cells(slots int) (cells []*ResidentCell, absent int) {
+	cells = t.cells
+	if slots > len(cells) {
+		cells = slices.Grow(slices.Clip(cells), slots-len(cells))
+		for len(cells) < slots {
+			cells = append(cells, t.absent)
+		}
+	}
+	return cells, len(cells) - t.ranks
+}
+
+// NoResidentCells is Cells of an index without counts.
+func NoResidentCells(slots int) (cells []*ResidentCell, absent int) {
+	return slices.Repeat([]*ResidentCell{newAbsentCell()}, slots), slots
+}
 
 // Read sets out[slot] to the resident blocks of every slot, AbsentCount where
 // Count is false, slots beyond Len included, and returns how many are absent. It
-// is one load for each count, in the order in which they lie; as with Sum, the
-// counts need not have been true at one moment. It panics if out is shorter than
-// Len.
+// is one load for each count; as with Sum, the counts need not have been true at
+// one moment. It panics if out is shorter than Len.
 func (t *ResidentTable) Read(out []uint32) (absent int) {
-	for i := range out[len(t.counters):] {
-		out[len(t.counters)+i] = AbsentCount
+	rest := out[len(t.cells):]
+	for slot := range rest {
+		rest[slot] = AbsentCount
 	}
-	for _, slot := range t.absent {
-		out[slot] = AbsentCount
-	}
-	if len(t.runs)*runPays > t.ranks {
-		for slot, c := range t.counters {
-			if c != nil {
-				out[slot] = uint32(c.Load())
-			}
-		}
-		return len(out) - t.ranks
-	}
-	for i := range t.runs {
-		switch r := &t.runs[i]; {
-		case t.step > 1:
-			slot := r.slot
-			for j := 0; j < len(r.cells); j += t.step {
-				out[slot] = uint32(r.cells[j].Load())
-				slot += r.stride
-			}
-		case r.stride == 1:
-			readBeside(r.cells, out[r.slot:])
-		default:
-			readApart(r.cells, out[r.slot:], int(r.stride))
-		}
-	}
+	ReadCells(t.cells, out)
 	return len(out) - t.ranks
 }
 
-// runPays is the number of counters from which on a run is read faster as such.
-const runPays = 6
-
-// readBeside sets out[i] to count i. Written out, as the loop would cost more
-// than the loads.
-func readBeside(cells []counter, out []uint32) {
+// ReadCells sets out[i] to the blocks of cell i. It panics if out is shorter.
+func ReadCells(cells []*ResidentCell, out []uint32) {
 	out = out[:len(cells)]
-	i := 0
-	for ; i+8 <= len(cells) && i+8 <= len(out); i += 8 {
-		c, o := (*[8]counter)(cells[i:]), (*[8]uint32)(out[i:])
-		o[0] = uint32(c[0].Load())
-		o[1] = uint32(c[1].Load())
-		o[2] = uint32(c[2].Load())
-		o[3] = uint32(c[3].Load())
-		o[4] = uint32(c[4].Load())
-		o[5] = uint32(c[5].Load())
-		o[6] = uint32(c[6].Load())
-		o[7] = uint32(c[7].Load())
-	}
-	for ; i < len(cells); i++ {
-		out[i] = uint32(cells[i].Load())
-	}
-}
-
-// readApart sets out[i*stride] to count i.
-func readApart(cells []counter, out []uint32, stride int) {
-	i, at := 0, 0
-	for ; i+4 <= len(cells); i += 4 {
-		c := (*[4]counter)(cells[i:])
-		out[at] = uint32(c[0].Load())
-		out[at+stride] = uint32(c[1].Load())
-		out[at+2*stride] = uint32(c[2].Load())
-		out[at+3*stride] = uint32(c[3].Load())
-		at += 4 * stride
-	}
-	for ; i < len(cells); i++ {
-		out[at] = uint32(cells[i].Load())
-		at += stride
+	for i, c := range cells {
+		out[i] = c.Blocks()
 	}
 }
 
 // Len returns the number of slots; each rank's slot is below it.
-func (t *ResidentTable) Len() int { return len(t.counters) }
+func (t *ResidentTable) Len() int { return len(t.cells) }
 
 // Ranks returns the number of ranks with a count.
 func (t *ResidentTable) Ranks() int { return t.ranks }
 
+func (t *ResidentTable) has(slot Slot) bool {
+	return int(slot) < len(t.cells) && t.cells[slot] != t.absent
+}
+
 // Count returns the resident blocks of the rank in slot. It is false for a rank
 // that was never seen, was removed, or whose event thread has ended.
 func (t *ResidentTable) Count(slot Slot) (uint64, bool) {
-	if int(slot) >= len(t.counters) || t.counters[slot] == nil {
+	if !t.has(slot) {
 		return 0, false
 	}
-	return splitCount(t.counters[slot].Load()).Resident, true
+	return splitCount(t.cells[slot].word.Load()).Resident, true
 }
 
 // Counts is Count with the reachable blocks, at the cost of the same one load.
 func (t *ResidentTable) Counts(slot Slot) (Counts, bool) {
-	if int(slot) >= len(t.counters) || t.counters[slot] == nil {
+	if !t.has(slot) {
 		return Counts{}, false
 	}
-	return splitCount(t.counters[slot].Load()), true
+	return splitCount(t.cells[slot].word.Load()), true
 }
 
 // Threads returns the number of event threads, ended ones included.
@@ -293,7 +268,7 @@ func (t *ResidentTable) Threads() int { return t.nThreads }
 // Thread returns the event thread that stores the count of the rank in slot. It is
 // false where Count is.
 func (t *ResidentTable) Thread(slot Slot) (int, bool) {
-	if int(slot) >= len(t.counters) || t.counters[slot] == nil {
+	if !t.has(slot) {
 		return 0, false
 	}
 	return int(t.threads[slot]), true
@@ -312,9 +287,9 @@ func (t *ResidentTable) CountRank(rank Rank) (uint64, bool) {
 // while event threads go on, so the sum need not have been true at one moment.
 func (t *ResidentTable) Sum() (blocks uint64, ranks int) {
 	for i := range t.runs {
-		cells := t.runs[i].cells
+		cells := t.runs[i]
 		for j := 0; j < len(cells); j += t.step {
-			blocks += splitCount(cells[j].Load()).Resident
+			blocks += splitCount(cells[j].word.Load()).Resident
 		}
 	}
 	return blocks, t.ranks
@@ -325,9 +300,9 @@ func (t *ResidentTable) Sum() (blocks uint64, ranks int) {
 // sum need not have been true at one moment.
 func (t *ResidentTable) SumReachable() (blocks uint64, ranks int) {
 	for i := range t.runs {
-		cells := t.runs[i].cells
+		cells := t.runs[i]
 		for j := 0; j < len(cells); j += t.step {
-			if n := splitCount(cells[j].Load()); n.ReachableKnown {
+			if n := splitCount(cells[j].word.Load()); n.ReachableKnown {
 				blocks += n.Reachable
 				ranks++
 			}

@@ -5,7 +5,7 @@ package indexer
 type ResidentCounters struct {
 	table *ResidentTable
 	// byThread are the counters of each event thread, in the order of slots.
-	byThread [][]*counter
+	byThread [][]*ResidentCell
 }
 
 // NewResidentCounters makes counters for the slots of one rank each, whose event
@@ -20,8 +20,8 @@ func NewResidentCounters(threads []int, layout CounterLayout) *ResidentCounters 
 	for i := range sources {
 		sources[i].layout = layout
 	}
-	c := &ResidentCounters{byThread: make([][]*counter, n)}
-	cells := make([][]counter, len(threads))
+	c := &ResidentCounters{byThread: make([][]*ResidentCell, n)}
+	cells := make([][]ResidentCell, len(threads))
 	for slot, th := range threads {
 		cells[slot] = sources[th].next()
 		c.byThread[th] = append(c.byThread[th], &cells[slot][0])
@@ -36,14 +36,14 @@ func (c *ResidentCounters) Residents() *ResidentTable { return c.table }
 // Store sets the count of a slot, below AbsentCount. It may be called while others
 // read.
 func (c *ResidentCounters) Store(slot Slot, blocks uint32) {
-	c.table.counters[slot].Store(uint64(blocks))
+	c.table.cells[slot].word.Store(uint64(blocks))
 }
 
 // StoreAll sets every count, one event thread's after the other's.
 func (c *ResidentCounters) StoreAll(blocks uint32) {
 	for _, counters := range c.byThread {
 		for _, counter := range counters {
-			counter.Store(uint64(blocks))
+			counter.word.Store(uint64(blocks))
 		}
 	}
 }

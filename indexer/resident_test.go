@@ -171,7 +171,7 @@ func TestCountsOfGoneAndClearedRanks(t *testing.T) {
 }
 
 func TestCounterLines(t *testing.T) {
-	line := func(c *counter) uintptr { return uintptr(unsafe.Pointer(c)) / idle.CacheLine }
+	line := func(c *ResidentCell) uintptr { return uintptr(unsafe.Pointer(c)) / idle.CacheLine }
 	sources := []*counterSource{{layout: Packed}, {layout: Packed}}
 	owner := map[uintptr]int{}
 	for i := range 1000 {
@@ -495,7 +495,7 @@ func TestReadEqualsCounts(t *testing.T) {
 			for i := range sources {
 				sources[i].layout = layout
 			}
-			cells := make([][]counter, rng.IntN(600))
+			cells := make([][]ResidentCell, rng.IntN(600))
 			owner := make([]int, len(cells))
 			for i := range cells {
 				owner[i] = i % threads
@@ -520,14 +520,24 @@ func TestReadEqualsCounts(t *testing.T) {
 			}
 			for i, c := range cells {
 				if c != nil {
-					c[0].Store(makeCount(i*7, i, i%2 == 0))
+					c[0].word.Store(makeCount(i*7, i, i%2 == 0))
 				}
 			}
 			table := newResidentTable(cells, func(slot int) int { return owner[slot] }, threads, layout, nil)
 			out := make([]uint32, len(cells)+rng.IntN(3))
 			absent, sum := table.Read(out), uint64(0)
+			listed, none := table.Cells(len(out))
+			if len(listed) != len(out) || none != absent {
+				t.Fatalf("%v, seed %d: %d cells, %d of them absent, want %d and %d", layout, seed, len(listed), none, len(out), absent)
+			}
 			for slot, got := range out {
+				if listed[slot].Blocks() != got {
+					t.Fatalf("%v, seed %d: slot %d: the cell has %d, read %d", layout, seed, slot, listed[slot].Blocks(), got)
+				}
 				want, ok := table.Count(Slot(slot))
+				if ok != (slot < len(cells) && cells[slot] != nil) {
+					t.Fatalf("%v, seed %d: slot %d has a count: %v", layout, seed, slot, ok)
+				}
 				if !ok {
 					absent--
 					want = AbsentCount
@@ -545,6 +555,44 @@ func TestReadEqualsCounts(t *testing.T) {
 				t.Errorf("%v, seed %d: sum %d, want %d", layout, seed, got, sum)
 			}
 		}
+	}
+}
+
+// TestCellsAreNotWrittenOver asks one table for cells of more slots than it has.
+func TestCellsAreNotWrittenOver(t *testing.T) {
+	c := NewResidentCounters([]int{0, 1, 0}, Packed)
+	for slot := range Slot(3) {
+		c.Store(slot, uint32(slot)+10)
+	}
+	many, absent := c.Residents().Cells(6)
+	if len(many) != 6 || absent != 3 {
+		t.Errorf("%d cells, %d absent", len(many), absent)
+	}
+	more, _ := c.Residents().Cells(7)
+	own, absent := c.Residents().Cells(2)
+	if len(own) != 3 || absent != 0 || cap(own) > 3 && &own[:4][3] == &many[3] {
+		t.Errorf("the table's own: %d cells, %d absent", len(own), absent)
+	}
+	none, absent := NoResidentCells(4)
+	if len(none) != 4 || absent != 4 {
+		t.Errorf("no counts: %d cells, %d absent", len(none), absent)
+	}
+	c.Store(1, 99)
+	for i, cells := range [][]*ResidentCell{many, more, own} {
+		for slot, cell := range cells {
+			want := []uint32{10, 99, 12, AbsentCount, AbsentCount, AbsentCount, AbsentCount}[slot]
+			if cell.Blocks() != want {
+				t.Errorf("list %d: slot %d has %d, want %d", i, slot, cell.Blocks(), want)
+			}
+		}
+	}
+	for _, cell := range none {
+		if cell.Blocks() != AbsentCount {
+			t.Errorf("a cell without counts has %d", cell.Blocks())
+		}
+	}
+	if size := unsafe.Sizeof(absentCell{}); size != idle.CacheLine {
+		t.Errorf("an absent cell takes %d bytes of a line of %d", size, idle.CacheLine)
 	}
 }
 

@@ -111,7 +111,7 @@ func BenchmarkResidentBlocksRead(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, c := range residentReadCases {
-		for _, v := range []string{ResidentReadBase, readIdle, readRewritten} {
+		for _, v := range []string{ResidentReadBase, readIdle, readCopied, readRewritten} {
 			b.Run(c.name()+"/"+strings.ReplaceAll(strings.ReplaceAll(v, ",", ""), " ", "-"), func(b *testing.B) {
 				if v == readRewritten && len(cpus) < 2 {
 					b.Skip("one CPU")
@@ -120,10 +120,7 @@ func BenchmarkResidentBlocksRead(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				p := s.with
-				if v == ResidentReadBase {
-					p = s.without
-				}
+				p := s.pipelines[v]
 				run := func() error {
 					b.ReportAllocs()
 					b.ResetTimer()

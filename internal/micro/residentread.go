@@ -60,6 +60,7 @@ func ResidentReadCases() []string {
 const (
 	ResidentReadBase = "without"
 	readIdle         = "with counts"
+	readCopied       = "with a copy of the counts"
 	readRewritten    = "with counts, all rewritten meanwhile"
 )
 
@@ -84,7 +85,8 @@ func CheckResidentReadOptions(o *ResidentReadOptions) error {
 
 // ResidentRead measures what a scorer pays for the resident-block counts: a
 // selection by a scorer that adds each candidate's count against one by the same
-// scorer without it, and again while a thread on another CPU stores every counter
+// scorer without it; again by the copy of the counts that all components of a
+// selection share; and again while a thread on another CPU stores every counter
 // without pause. It takes two CPUs; with one the last variant is left out and a
 // note says so.
 func ResidentRead(ctx context.Context, o *ResidentReadOptions) (*Report, error) {
@@ -96,9 +98,9 @@ func ResidentRead(ctx context.Context, o *ResidentReadOptions) (*Report, error) 
 		return nil, err
 	}
 	r := &Report{Schema: Schema, Benchmark: "resident_blocks_read", Rounds: o.Rounds}
-	variants := []string{ResidentReadBase, readIdle, readRewritten}
+	variants := []string{ResidentReadBase, readIdle, readCopied, readRewritten}
 	if len(cpus) < 2 {
-		variants = variants[:2]
+		variants = variants[:3]
 		r.Notes = append(r.Notes, fmt.Sprintf("%q is left out: it takes two CPUs and there is one", readRewritten))
 	}
 	for _, c := range residentReadCases {
@@ -126,7 +128,7 @@ func (r *Report) runResidentRead(ctx context.Context, o *ResidentReadOptions, c 
 	err = r.run(ctx, &o.Progress, name, variants, func(i int) (metrics []metric, err error) {
 		measure := func() error {
 			return onCPU(cpus[0], func() (err error) {
-				metrics, err = s.measure(variants[i] != ResidentReadBase)
+				metrics, err = s.measure(s.pipelines[variants[i]])
 				return err
 			})
 		}
@@ -154,13 +156,13 @@ func (r *Report) runResidentRead(ctx context.Context, o *ResidentReadOptions, c 
 	return nil
 }
 
-// countReader is the two selections of one case.
+// countReader is the selections of one case.
 type countReader struct {
-	counters      *indexer.ResidentCounters
-	without, with *policies.Pipeline
-	state         policies.State
-	request       policies.Request
-	count         int // selections of a round
+	counters  *indexer.ResidentCounters
+	pipelines map[string]*policies.Pipeline // by variant
+	state     policies.State
+	request   policies.Request
+	count     int // selections of a round
 }
 
 func newCountReader(c residentReadCase) (*countReader, error) {
@@ -176,17 +178,25 @@ func newCountReader(c residentReadCase) (*countReader, error) {
 	}
 	feed := residentblocks.NewFeed(s.counters, nil, slog.New(slog.DiscardHandler))
 	s.state = policies.State{Slots: c.candidates, Cache: cache, ResidentBlocks: feed.Reader()}
-	var err error
-	pipeline := func(scorer policies.Scorer) *policies.Pipeline {
-		p, e := policies.NewPipeline(policies.Recipe{
+	s.pipelines = map[string]*policies.Pipeline{}
+	for variant, scorer := range readScorers() {
+		p, err := policies.NewPipeline(policies.Recipe{
 			Scorers: []policies.Weighted{{Name: "overlap", Scorer: scorer, Weight: 1}},
 			Picker:  policies.Named[policies.Picker]{Name: "first", Component: firstRow{}},
 		}, 1)
-		err = errors.Join(err, e)
-		return p
+		if err != nil {
+			return nil, err
+		}
+		s.pipelines[variant] = p
 	}
-	s.without, s.with = pipeline(overlapCost{}), pipeline(overlapAndCount{})
-	return s, err
+	return s, nil
+}
+
+// readScorers returns the scorer of each variant.
+func readScorers() map[string]policies.Scorer {
+	return map[string]policies.Scorer{
+		ResidentReadBase: overlapCost{}, readIdle: overlapAndCount{}, readCopied: overlapAndCopy{}, readRewritten: overlapAndCount{},
+	}
 }
 
 // overlapCost is the scorer without counts.
@@ -210,6 +220,27 @@ func (overlapAndCount) Inputs() policies.Inputs {
 }
 
 func (overlapAndCount) Score(v *policies.View, costs []float64) {
+	overlap, counts := v.Cache().Overlap[:len(costs)], residentblocks.Live(v)
+	cells := counts.Cells[:len(costs)]
+	if counts.Missing == 0 {
+		for i := range costs {
+			costs[i] = float64(int64(overlap[i]) + int64(cells[i].Blocks()))
+		}
+		return
+	}
+	for i := range costs {
+		n := cells[i].Blocks()
+		if n == residentblocks.Absent {
+			n = 0
+		}
+		costs[i] = float64(int64(overlap[i]) + int64(n))
+	}
+}
+
+// overlapAndCopy is overlapAndCount by the counts that all components share.
+type overlapAndCopy struct{ overlapAndCount }
+
+func (overlapAndCopy) Score(v *policies.View, costs []float64) {
 	overlap, counts := v.Cache().Overlap[:len(costs)], residentblocks.Of(v)
 	blocks := counts.Blocks[:len(costs)]
 	if counts.Missing == 0 {
@@ -243,28 +274,26 @@ func (s *countReader) selections(p *policies.Pipeline, n int) error {
 }
 
 // measure returns the metrics of one round of one of the pipelines.
-func (s *countReader) measure(counts bool) ([]metric, error) {
-	p := s.without
-	if counts {
-		p = s.with
-	}
+func (s *countReader) measure(p *policies.Pipeline) ([]metric, error) {
 	if err := s.selections(p, 100); err != nil {
 		return nil, err
 	}
+	allocated, err := leastAllocated(func() error { return s.selections(p, selectionAllocated) })
+	if err != nil {
+		return nil, err
+	}
 	n := s.count
-	before := mallocs()
 	start := time.Now()
-	err := s.selections(p, n)
+	err = s.selections(p, n)
 	took := time.Since(start)
 	if err != nil {
 		return nil, err
 	}
-	allocated := mallocs() - before
 	per := float64(took.Nanoseconds()) / float64(n)
 	return []metric{
 		{"selection", "ns", false, per},
 		{"selection, a candidate", "ns", false, per / float64(s.state.Slots)},
-		{"allocations", fmt.Sprintf("per %d selections", n), false, float64(allocated)},
+		{"allocations", fmt.Sprintf("per %d selections", selectionAllocated), false, float64(allocated)},
 	}, nil
 }
 

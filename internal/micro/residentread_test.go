@@ -23,7 +23,7 @@ func TestResidentReadMeasures(t *testing.T) {
 		t.Errorf("%d cases", len(r.Work))
 	}
 	for _, c := range o.Cases {
-		for _, v := range []string{ResidentReadBase, readIdle, readRewritten} {
+		for _, v := range []string{ResidentReadBase, readIdle, readCopied, readRewritten} {
 			if v == readRewritten && len(r.Notes) > 0 {
 				continue // one CPU
 			}
@@ -42,7 +42,7 @@ func TestResidentReadMeasures(t *testing.T) {
 	}
 }
 
-// TestCountReaderScores sees that the two scorers differ by the counts.
+// TestCountReaderScores sees that the scorers differ by the counts.
 func TestCountReaderScores(t *testing.T) {
 	for _, c := range residentReadCases {
 		s, err := newCountReader(c)
@@ -50,8 +50,8 @@ func TestCountReaderScores(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := policies.Named[policies.Picker]{Name: "last", Component: lastRow{}}
-		var costs [2]float64
-		for i, scorer := range []policies.Scorer{overlapCost{}, overlapAndCount{}} {
+		costs := map[string]float64{}
+		for variant, scorer := range readScorers() {
 			p, err := policies.NewPipeline(policies.Recipe{Scorers: []policies.Weighted{{Name: "s", Scorer: scorer, Weight: 1}}, Picker: last}, 1)
 			if err != nil {
 				t.Fatal(err)
@@ -60,10 +60,50 @@ func TestCountReaderScores(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			costs[i] = choice.Cost
+			costs[variant] = choice.Cost
 		}
-		if n := float64(c.candidates - 1); costs[1]-costs[0] != n {
-			t.Errorf("%s: the last candidate costs %v, want %v more", c.name(), costs, n)
+		for variant, cost := range costs {
+			want := costs[ResidentReadBase]
+			if variant != ResidentReadBase {
+				want += float64(c.candidates - 1)
+			}
+			if cost != want {
+				t.Errorf("%s: by %s the last candidate costs %v, want %v", c.name(), variant, cost, want)
+			}
+		}
+	}
+}
+
+// TestSelectionsDoNotAllocate has every selection that is measured.
+func TestSelectionsDoNotAllocate(t *testing.T) {
+	for _, c := range residentReadCases {
+		s, err := newCountReader(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for variant, p := range s.pipelines {
+			if n := testing.AllocsPerRun(100, func() {
+				if err := s.selections(p, 1); err != nil {
+					t.Error(err)
+				}
+			}); n != 0 {
+				t.Errorf("%s, %s: %v allocations", c.name(), variant, n)
+			}
+		}
+	}
+	for _, candidates := range selectionCandidates {
+		for _, v := range selectionVariants {
+			s, err := newSelector(candidates, v.temperature, v.scan, 42)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := testing.AllocsPerRun(100, func() {
+				if _, err := s.selections(1); err != nil {
+					t.Error(err)
+				}
+			}); n != 0 {
+				t.Errorf("%d, %s: %v allocations", candidates, v.name, n)
+			}
 		}
 	}
 }

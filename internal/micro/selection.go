@@ -216,16 +216,13 @@ func (s *selector) measure() (metrics []metric, chosen []uint64, err error) {
 	if _, err := s.selections(2); err != nil {
 		return nil, nil, err
 	}
-	// The count is that of the whole process, in which others may allocate now and
-	// then: the least of three is that of the selections.
 	var sum uint64
-	allocated := uint64(math.MaxUint64)
-	for range 3 {
-		before := mallocs()
-		if sum, err = s.selections(selectionAllocated); err != nil {
-			return nil, nil, err
-		}
-		allocated = min(allocated, mallocs()-before)
+	allocated, err := leastAllocated(func() (err error) {
+		sum, err = s.selections(selectionAllocated)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	n := s.count
 	start := time.Now()
@@ -247,6 +244,21 @@ func (s *selector) measure() (metrics []metric, chosen []uint64, err error) {
 	add("selection, dispatch and end of a request", "ns", float64(took.Nanoseconds())/float64(n), many)
 	add("allocations", fmt.Sprintf("per %d selections", selectionAllocated), float64(allocated), sum)
 	return metrics, chosen, nil
+}
+
+// leastAllocated returns how many objects f allocates. The count is that of the whole
+// process, in which others may allocate now and then, the runtime itself 7 for every
+// thread that it starts: the least of three calls is that of f.
+func leastAllocated(f func() error) (uint64, error) {
+	least := uint64(math.MaxUint64)
+	for range 3 {
+		before := mallocs()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		least = min(least, mallocs()-before)
+	}
+	return least, nil
 }
 
 // selections selects n times, while nothing changes.

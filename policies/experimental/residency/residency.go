@@ -18,6 +18,7 @@ package residency
 import (
 	"math"
 
+	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/policies"
 	"github.com/kvbench/kvbench/policies/experimental/residentblocks"
 )
@@ -25,20 +26,30 @@ import (
 // counts reads the counts of the candidates.
 type counts struct {
 	stale float64 // events
-	fresh []uint32
+	fresh []*indexer.ResidentCell
+	none  *indexer.ResidentCell
 }
 
-// read returns the blocks by slot, residentblocks.Absent where there is none that
-// is fresh enough. The values of slots that are no candidates mean nothing.
-func (c *counts) read(v *policies.View) []uint32 {
+func newCounts(stale float64) counts {
+	cells, _ := indexer.NoResidentCells(1)
+	return counts{stale: stale, none: cells[0]}
+}
+
+// read returns the counters by slot, which have residentblocks.Absent where there
+// is no count that is fresh enough. Those of slots that are no candidates mean
+// nothing.
+func (c *counts) read(v *policies.View) []*indexer.ResidentCell {
 	if math.IsInf(c.stale, 1) {
-		return residentblocks.Of(v).Blocks
+		return residentblocks.Live(v).Cells
 	}
-	f := residentblocks.OfFresh(v)
-	c.fresh = append(c.fresh[:0], f.Blocks...)
+	f := residentblocks.LiveFresh(v)
+	if float64(f.MaxBacklog()) <= c.stale {
+		return f.Cells
+	}
+	c.fresh = append(c.fresh[:0], f.Cells...)
 	for _, slot := range v.Rows() {
 		if at, ok := f.Freshness(slot); !ok || float64(at.Backlog()) > c.stale {
-			c.fresh[slot] = residentblocks.Absent
+			c.fresh[slot] = c.none
 		}
 	}
 	return c.fresh
@@ -73,7 +84,7 @@ func fillMean(costs []float64) {
 type Fill struct{ counts counts }
 
 // NewFill makes one. stale is how many events a count may lack at most.
-func NewFill(stale float64) *Fill { return &Fill{counts{stale: stale}} }
+func NewFill(stale float64) *Fill { return &Fill{newCounts(stale)} }
 
 // Inputs implements policies.Component.
 func (*Fill) Inputs() policies.Inputs {
@@ -82,9 +93,9 @@ func (*Fill) Inputs() policies.Inputs {
 
 // Score implements policies.Scorer.
 func (s *Fill) Score(v *policies.View, costs []float64) {
-	blocks, capacity := s.counts.read(v), v.CapacityBlocks()
+	cells, capacity := s.counts.read(v), v.CapacityBlocks()
 	for row, slot := range v.Rows() {
-		n, room := blocks[slot], capacity[slot]
+		n, room := cells[slot].Blocks(), capacity[slot]
 		if n == residentblocks.Absent || room == 0 {
 			costs[row] = unknown()
 			continue
@@ -111,7 +122,7 @@ type Evictions struct {
 
 // NewEvictions makes one. stale is how many events a count may lack at most.
 func NewEvictions(perCapacity bool, stale float64) *Evictions {
-	return &Evictions{perCapacity, counts{stale: stale}}
+	return &Evictions{perCapacity, newCounts(stale)}
 }
 
 // Inputs implements policies.Component.
@@ -121,10 +132,10 @@ func (*Evictions) Inputs() policies.Inputs {
 
 // Score implements policies.Scorer.
 func (s *Evictions) Score(v *policies.View, costs []float64) {
-	blocks, capacity, overlap := s.counts.read(v), v.CapacityBlocks(), v.Cache().Overlap
+	cells, capacity, overlap := s.counts.read(v), v.CapacityBlocks(), v.Cache().Overlap
 	n := int64(v.Request().Blocks())
 	for row, slot := range v.Rows() {
-		costs[row] = evicted(n, blocks[slot], capacity[slot], overlap[slot])
+		costs[row] = evicted(n, cells[slot].Blocks(), capacity[slot], overlap[slot])
 		if s.perCapacity && capacity[slot] > 0 {
 			costs[row] /= float64(capacity[slot])
 		}

@@ -2,8 +2,9 @@
 // blocks each rank holds in its cache, used or idle, and how old that knowledge
 // may be. It may change or go in any release.
 //
-// A component declares policies.ExperimentalResidentBlocks and reads Of, or
-// OfFresh if it wants to bound how stale the counts are. The host shares one Feed
+// A component declares policies.ExperimentalResidentBlocks and reads Live, which
+// costs least, or Of if several components are to see the same counts; LiveFresh
+// or OfFresh if it wants to bound how stale they are. The host shares one Feed
 // among its routing partitions and gives each of them a Reader in
 // policies.State.ResidentBlocks; Track turns the counting on where, and only
 // where, a pipeline declares the input.
@@ -81,21 +82,27 @@ func (f *Feed) table() *indexer.ResidentTable {
 			return t
 		}
 	}
+	f.warnOnce()
+	return nil
+}
+
+func (f *Feed) warnOnce() {
 	f.warn.Do(func() {
 		f.log.Warn("no rank has a resident-block count, though the policy reads RESIDENT_BLOCKS", "why", f.why)
 	})
-	return nil
 }
 
 // Reader reads a feed for one routing partition. It belongs to its goroutine.
 type Reader struct {
-	feed   *Feed
+	feed *Feed
+	live LiveCounts
+	of   *indexer.ResidentTable // that live is of, nil: of none
+
 	read   bool // in this selection
 	counts Counts
 
-	progressRead bool // in this selection, before the counts
+	progressRead bool // in this selection, right before the counts
 	progress     []Freshness
-	table        *indexer.ResidentTable
 }
 
 // Reader makes a reader.
@@ -106,6 +113,42 @@ func (f *Feed) Reader() *Reader {
 // Begin implements policies.ExperimentalInput: the counts are read anew if a
 // component asks for them.
 func (r *Reader) Begin() { r.read, r.progressRead = false, false }
+
+// LiveCounts are the counters of the ranks, for a component that looks at each
+// candidate's count once and so can do without a copy of them all. They are
+// valid during the call in which a component asked for them.
+type LiveCounts struct {
+	// Cells are the counters by slot; Blocks of one that has no count is Absent.
+	// Every candidate's slot is below its length. It must not be changed.
+	Cells []*indexer.ResidentCell
+	// Missing is how many of them have no count.
+	Missing int
+}
+
+// Live returns the counters themselves: each look at one is a load of what the
+// event threads have stored by then, so that two looks may differ, as may those of
+// two components. Like every accessor it fails the selection of a component that
+// does not declare the input.
+func Live(v *policies.View) *LiveCounts { return reader(v).list(v) }
+
+// FreshLiveCounts are counters that it is known of how stale they can be.
+type FreshLiveCounts struct {
+	*LiveCounts
+	freshness
+}
+
+// LiveFresh is Live with the freshness of each count, of the moment of the call.
+// It fails the selection if the feed has counts and was made without the progress
+// of all event threads.
+func LiveFresh(v *policies.View) FreshLiveCounts {
+	r := reader(v)
+	r.readProgress()
+	// What OfFresh has copied before may lack some of that.
+	r.progressRead = false
+	live := r.list(v)
+	r.checkProgress(v)
+	return FreshLiveCounts{live, freshness{r}}
+}
 
 // Counts are the resident blocks of the ranks. They are valid during the call in
 // which a component asked for them.
@@ -148,22 +191,35 @@ type Freshness struct {
 // Backlog returns the events that the counts may lack.
 func (f Freshness) Backlog() uint64 { return f.Accepted - f.Applied }
 
-// FreshCounts are counts that it is known of how stale they can be.
-type FreshCounts struct {
-	*Counts
-	r *Reader
-}
+// freshness knows that of each count of a reader.
+type freshness struct{ r *Reader }
 
 // Freshness returns that of the rank in slot, false if the rank has no count.
-func (c FreshCounts) Freshness(slot indexer.Slot) (Freshness, bool) {
-	if c.r.table == nil {
+func (f freshness) Freshness(slot indexer.Slot) (Freshness, bool) {
+	if f.r.of == nil {
 		return Freshness{}, false
 	}
-	thread, ok := c.r.table.Thread(slot)
+	thread, ok := f.r.of.Thread(slot)
 	if !ok {
 		return Freshness{}, false
 	}
-	return c.r.progress[thread], true
+	return f.r.progress[thread], true
+}
+
+// MaxBacklog returns the largest backlog of an event thread, ended ones included:
+// no count lacks more events.
+func (f freshness) MaxBacklog() uint64 {
+	most := uint64(0)
+	for _, p := range f.r.progress {
+		most = max(most, p.Backlog())
+	}
+	return most
+}
+
+// FreshCounts are counts that it is known of how stale they can be.
+type FreshCounts struct {
+	*Counts
+	freshness
 }
 
 // OfFresh is Of with the freshness of each count. It fails the selection if the
@@ -171,14 +227,28 @@ func (c FreshCounts) Freshness(slot indexer.Slot) (Freshness, bool) {
 func OfFresh(v *policies.View) FreshCounts {
 	r := reader(v)
 	if !r.progressRead {
-		// In this order: what is applied by now is in the counts.
-		for i, p := range r.feed.progress {
-			r.progress[i].Applied, r.progress[i].Accepted = p.Load()
-		}
+		r.readProgress()
 		r.progressRead = true
 		r.load(v)
 	}
-	return FreshCounts{&r.counts, r}
+	r.checkProgress(v)
+	return FreshCounts{&r.counts, freshness{r}}
+}
+
+// readProgress comes before the counts: what is applied by now is in them.
+func (r *Reader) readProgress() {
+	for i, p := range r.feed.progress {
+		r.progress[i].Applied, r.progress[i].Accepted = p.Load()
+	}
+}
+
+func (r *Reader) checkProgress(v *policies.View) {
+	if r.of == nil {
+		return
+	}
+	if threads := r.of.Threads(); len(r.progress) < threads {
+		v.Fail(fmt.Sprintf("asks how fresh the counts are, of which the host knows the progress of %d event threads of %d", len(r.progress), threads))
+	}
 }
 
 func reader(v *policies.View) *Reader {
@@ -190,32 +260,40 @@ func reader(v *policies.View) *Reader {
 	return r
 }
 
+// list returns the counters of every slot that a row may have. They are listed anew
+// only when ranks came or went.
+func (r *Reader) list(v *policies.View) *LiveCounts {
+	table, rows := r.feed.table(), v.Rows()
+	// Rows ascend.
+	if n := len(rows); table != r.of || n > 0 && int(rows[n-1]) >= len(r.live.Cells) {
+		r.relist(table, rows)
+	}
+	return &r.live
+}
+
+func (r *Reader) relist(table *indexer.ResidentTable, rows []indexer.Slot) {
+	slots := 0
+	if len(rows) > 0 {
+		slots = int(rows[len(rows)-1]) + 1
+	}
+	if table == nil {
+		r.live.Cells, r.live.Missing = indexer.NoResidentCells(slots)
+	} else {
+		r.live.Cells, r.live.Missing = table.Cells(slots)
+	}
+	r.of = table
+}
+
 // load reads the counts of every slot that a row may have.
 func (r *Reader) load(v *policies.View) {
 	r.read = true
-	r.table = r.feed.table()
-	rows, n := v.Rows(), 0
-	if len(rows) > 0 {
-		n = int(rows[len(rows)-1]) + 1 // they ascend
-	}
-	if r.table != nil {
-		n = max(n, r.table.Len())
-	}
+	live := r.list(v)
+	n := len(live.Cells)
 	if cap(r.counts.Blocks) < n {
 		r.counts.Blocks = make([]uint32, n, n+n/4)
 	}
-	r.counts.Blocks = r.counts.Blocks[:n]
-	if r.table == nil {
-		for slot := range r.counts.Blocks {
-			r.counts.Blocks[slot] = Absent
-		}
-		r.counts.Missing = n
-		return
-	}
-	if threads := r.table.Threads(); r.progressRead && len(r.progress) < threads {
-		v.Fail(fmt.Sprintf("asks how fresh the counts are, of which the host knows the progress of %d event threads of %d", len(r.progress), threads))
-	}
-	r.counts.Missing = r.table.Read(r.counts.Blocks)
+	r.counts.Blocks, r.counts.Missing = r.counts.Blocks[:n], live.Missing
+	indexer.ReadCells(live.Cells, r.counts.Blocks)
 }
 
 var (

@@ -139,6 +139,15 @@ func TestCountsOfAPool(t *testing.T) {
 			look := selects(t, both, len(slots)+2, feed.Reader(), func(v *policies.View) {
 				c := Of(v)
 				missing = c.Missing
+				live := Live(v)
+				if len(live.Cells) != len(c.Blocks) || live.Missing != missing {
+					t.Errorf("%d counters, %d missing; %d counts, %d missing", len(live.Cells), live.Missing, len(c.Blocks), missing)
+				}
+				for slot, n := range c.Blocks {
+					if got := live.Cells[slot].Blocks(); got != n {
+						t.Errorf("slot %d: the counter has %d, the copy %d", slot, got, n)
+					}
+				}
 				for _, slot := range v.Rows() {
 					n, ok := c.Count(slot)
 					got[slot] = fmt.Sprint(n, ok)
@@ -222,6 +231,12 @@ func TestNoCounts(t *testing.T) {
 					if n, ok := c.Count(slot); ok || n != 0 || c.Missing != 5 {
 						t.Errorf("%s: slot %d has %d (%v), %d missing", name, slot, n, ok, c.Missing)
 					}
+					if live := Live(v); live.Cells[slot].Blocks() != Absent || live.Missing != 5 {
+						t.Errorf("%s: the counter of slot %d has %d, %d missing", name, slot, live.Cells[slot].Blocks(), live.Missing)
+					}
+				}
+				if _, ok := LiveFresh(v).Freshness(1); ok {
+					t.Errorf("%s: an absent counter has a freshness", name)
 				}
 				if _, ok := OfFresh(v).Freshness(1); ok {
 					t.Errorf("%s: an absent count has a freshness", name)
@@ -249,6 +264,10 @@ func TestDeclaring(t *testing.T) {
 	if !errors.As(err, &broken) || broken.Component != "picker look" || !strings.Contains(err.Error(), "RESIDENT_BLOCKS") {
 		t.Errorf("undeclared: %v", err)
 	}
+	err = selects(t, policies.Cache, 2, feed.Reader(), func(v *policies.View) { Live(v) })()
+	if !errors.As(err, &broken) || broken.Component != "picker look" || !strings.Contains(err.Error(), "RESIDENT_BLOCKS") {
+		t.Errorf("undeclared, live: %v", err)
+	}
 	err = selects(t, both, 2, nil, func(v *policies.View) { Of(v) })()
 	if err == nil || !strings.Contains(err.Error(), "RESIDENT_BLOCKS is declared and not given") {
 		t.Errorf("not given: %v", err)
@@ -260,9 +279,13 @@ func TestDeclaring(t *testing.T) {
 	counters := indexer.NewResidentCounters([]int{0, 1}, indexer.Packed)
 	half := NewFeed(counters, []Progress{idle{}}, slog.New(slog.DiscardHandler)).Reader()
 	for range 2 {
-		err = selects(t, both, 2, half, func(v *policies.View) { OfFresh(v) })()
-		if !errors.As(err, &broken) || !strings.Contains(err.Error(), "1 event threads of 2") {
-			t.Errorf("without the progress of a thread: %v", err)
+		for name, look := range map[string]func(v *policies.View){
+			"counts": func(v *policies.View) { OfFresh(v) }, "live": func(v *policies.View) { LiveFresh(v) },
+		} {
+			err = selects(t, both, 2, half, look)()
+			if !errors.As(err, &broken) || !strings.Contains(err.Error(), "1 event threads of 2") {
+				t.Errorf("%s without the progress of a thread: %v", name, err)
+			}
 		}
 	}
 	_, err = policies.NewPipeline(policies.Recipe{Picker: policies.Named[policies.Picker]{
@@ -298,6 +321,13 @@ func TestFreshness(t *testing.T) {
 	look := selects(t, both, 2, feed.Reader(), func(v *policies.View) {
 		first := *Of(v)
 		c := OfFresh(v)
+		live := LiveFresh(v)
+		for slot := range fresh {
+			a, _ := c.Freshness(indexer.Slot(slot))
+			if b, ok := live.Freshness(indexer.Slot(slot)); !ok || a.Applied > b.Applied || a.Accepted > b.Accepted || live.MaxBacklog() < b.Backlog() {
+				t.Errorf("slot %d: freshness %v, then %v (%v), at most %d", slot, a, b, ok, live.MaxBacklog())
+			}
+		}
 		for slot := range fresh {
 			f, ok := c.Freshness(indexer.Slot(slot))
 			if !ok || first.Blocks[slot] > c.Blocks[slot] {
@@ -358,6 +388,20 @@ func TestFreshnessBoundsTheCounts(t *testing.T) {
 					t.Errorf("slot %d: %d blocks, freshness %v (%v)", slot, n, f, ok)
 				}
 			}
+			live := LiveFresh(v)
+			for slot := range indexer.Slot(2) {
+				n := live.Cells[slot].Blocks()
+				if f, ok := live.Freshness(slot); !ok || uint64(n) < f.Applied {
+					t.Errorf("slot %d: the counter has %d blocks, freshness %v (%v)", slot, n, f, ok)
+				}
+			}
+			// The copy must be as new as the freshness that comes with it.
+			c = OfFresh(v)
+			for slot := range indexer.Slot(2) {
+				if f, ok := c.Freshness(slot); !ok || uint64(c.Blocks[slot]) < f.Applied {
+					t.Errorf("slot %d after LiveFresh: %d blocks, freshness %v (%v)", slot, c.Blocks[slot], f, ok)
+				}
+			}
 		})
 		wg.Go(func() {
 			for {
@@ -399,11 +443,13 @@ func TestWarmReadDoesNotAllocate(t *testing.T) {
 	}
 	feed := NewFeed(p, ProgressOf(2, p.Progress), slog.New(slog.DiscardHandler))
 	sum := uint64(0)
-	look := selects(t, both, len(workers), feed.Reader(), func(v *policies.View) {
+	// With slots that the index has never seen.
+	look := selects(t, both, len(workers)+10, feed.Reader(), func(v *policies.View) {
 		c := OfFresh(v)
+		live := LiveFresh(v)
 		for _, slot := range v.Rows() {
 			f, _ := c.Freshness(slot)
-			sum += uint64(c.Blocks[slot]) + f.Backlog()
+			sum += uint64(c.Blocks[slot]) + f.Backlog() + uint64(live.Cells[slot].Blocks())
 		}
 	})
 	if n := testing.AllocsPerRun(100, func() {
@@ -412,5 +458,79 @@ func TestWarmReadDoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestLiveIsThePlainCount lets ranks come and go, be cleared and fill, and looks by
+// one reader at the counters of growing numbers of slots: each must be what the
+// newest table says of the slot.
+func TestLiveIsThePlainCount(t *testing.T) {
+	p, _, ctx := open(t, indexer.Packed)
+	feed := NewFeed(p, nil, slog.New(slog.DiscardHandler))
+	reader := feed.Reader()
+	rng := rand.New(rand.NewPCG(5, 5))
+	live := map[uint64]indexer.Slot{}
+	next := map[uint64]uint32{}
+	compare := func(slots int, tracked bool) {
+		t.Helper()
+		if err := selects(t, both, slots, reader, func(v *policies.View) {
+			c := Live(v)
+			table := p.Residents()
+			missing := 0
+			for slot, cell := range c.Cells {
+				want := Absent
+				if tracked {
+					if n, ok := table.Count(indexer.Slot(slot)); ok {
+						want = uint32(n)
+					}
+				}
+				if want == Absent {
+					missing++
+				}
+				if got := cell.Blocks(); got != want {
+					t.Fatalf("slot %d of %d: %d, want %d", slot, len(c.Cells), got, want)
+				}
+			}
+			if missing != c.Missing || len(c.Cells) < slots {
+				t.Fatalf("%d slots: %d counters, %d missing, want %d", slots, len(c.Cells), c.Missing, missing)
+			}
+		})(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compare(3, false)
+	if err := Track(ctx, both, p); err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		worker := uint64(rng.IntN(8))
+		slot, there := live[worker]
+		switch {
+		case !there:
+			live[worker] = register(t, ctx, p, worker)[0]
+			next[worker] = 0
+		case rng.IntN(4) == 0:
+			if err := p.Unregister(ctx, indexer.Rank{Worker: worker}); err != nil {
+				t.Fatal(err)
+			}
+			delete(live, worker)
+		case rng.IntN(4) == 0:
+			push(t, p, slot, clearID)
+			next[worker] = 0
+		default:
+			for range 1 + rng.IntN(3) {
+				push(t, p, slot, next[worker])
+				next[worker]++
+			}
+		}
+		if err := p.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for worker, slot := range live {
+			if n, ok := p.Residents().Count(slot); !ok || n != uint64(next[worker]) {
+				t.Fatalf("worker %d: %d blocks (%v), want %d", worker, n, ok, next[worker])
+			}
+		}
+		compare(1+rng.IntN(12), true)
 	}
 }
