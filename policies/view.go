@@ -201,10 +201,15 @@ type selection struct {
 // for accessors of experimental inputs that cannot give what they are asked for.
 func (v *View) Fail(problem string) { panic(&ComponentError{v.name, problem}) }
 
+// need is small enough to be inlined.
 func (v *View) need(in Inputs) {
 	if v.declared&in == 0 {
-		v.Fail(fmt.Sprintf("reads %v, which it does not declare", in))
+		v.undeclared(in)
 	}
+}
+
+func (v *View) undeclared(in Inputs) {
+	v.Fail(fmt.Sprintf("reads %v, which it does not declare", in))
 }
 
 // Request returns the request.

@@ -252,12 +252,15 @@ func (r *Reader) checkProgress(v *policies.View) {
 }
 
 func reader(v *policies.View) *Reader {
-	in := v.Experimental(policies.ExperimentalResidentBlocks)
-	r, ok := in.(*Reader)
+	r, ok := v.Experimental(policies.ExperimentalResidentBlocks).(*Reader)
 	if !ok {
-		v.Fail(fmt.Sprintf("reads RESIDENT_BLOCKS of a host whose State has a %T; it must be a *residentblocks.Reader", in))
+		notReader(v)
 	}
 	return r
+}
+
+func notReader(v *policies.View) {
+	v.Fail(fmt.Sprintf("reads RESIDENT_BLOCKS of a host whose State has a %T; it must be a *residentblocks.Reader", v.Experimental(policies.ExperimentalResidentBlocks)))
 }
 
 // list returns the counters of every slot that a row may have. They are listed anew
