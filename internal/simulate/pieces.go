@@ -58,6 +58,9 @@ func (x *pieceIndex) apply(ev *engine.Pieces) (e indexer.Effect) {
 	}
 	switch ev.Kind {
 	case indexer.Stored:
+		if x.grow(ev) {
+			return indexer.Effect{Stored: n}
+		}
 		if ev.HasParent && !x.has(ev.Slot, ev.Parent) {
 			return indexer.Effect{Orphaned: n}
 		}
@@ -86,6 +89,27 @@ func (x *pieceIndex) apply(ev *engine.Pieces) (e indexer.Effect) {
 		e.Malformed = 1
 	}
 	return e
+}
+
+// grow does a Stored event that makes the one range of a rank in a stretch longer,
+// as those of an answer do. It is false, and nothing is done, if it is not so.
+func (x *pieceIndex) grow(ev *engine.Pieces) bool {
+	if len(ev.Blocks) != 1 || !ev.HasParent {
+		return false
+	}
+	p := ev.Blocks[0]
+	at := x.of(p.Stretch)
+	if at == 0 || ev.Parent.Stretch != p.Stretch {
+		return false
+	}
+	n := &x.nodes[at-1]
+	i, ok := n.find(ev.Slot)
+	if !ok || len(n.holds[i].more) > 0 || n.holds[i].first.to != p.From || !n.holds[i].first.has(ev.Parent) {
+		return false
+	}
+	n.holds[i].first.to = p.To
+	x.blocks[ev.Slot] += p.Len()
+	return true
 }
 
 // find fills ans with how many leading blocks of a prompt each rank holds.
@@ -123,6 +147,14 @@ func (x *pieceIndex) of(stretch int32) int32 {
 
 // find returns where a rank is or would be.
 func (n *node) find(slot indexer.Slot) (int, bool) {
+	if len(n.holds) <= 8 { // nearly always
+		for i := range n.holds {
+			if at := n.holds[i].slot; at >= slot {
+				return i, at == slot
+			}
+		}
+		return len(n.holds), false
+	}
 	return slices.BinarySearchFunc(n.holds, slot, func(h hold, slot indexer.Slot) int { return cmp.Compare(h.slot, slot) })
 }
 

@@ -37,7 +37,7 @@ func TestPieceIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		size, slots := 1+rng.IntN(8), 1+rng.IntN(5)
+		size, slots := 1+rng.IntN(8), 1+rng.IntN(4+int(seed%2)*10)
 		prompts := mocker.NewPrompts(tr, size)
 		x := newPieceIndex(slots)
 		naive, err := reference.New(indexer.Config{Threads: 1})

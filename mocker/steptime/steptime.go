@@ -64,7 +64,11 @@ func Of(m Model, p *Pass) (int64, error) {
 		return 0, fmt.Errorf("the time model %v gives %g ns to a pass of %d new tokens in %d chunks and %d decodes; a pass takes 1 to %g ns",
 			m, ns, p.New, p.Chunks, p.Decodes, float64(most))
 	}
-	return int64(math.Round(ns)), nil
+	whole := int64(ns)
+	if ns-float64(whole) >= 0.5 { // exact at this size
+		whole++
+	}
+	return whole, nil
 }
 
 // Linear is the sum of a constant and of what computing, attending and reading
