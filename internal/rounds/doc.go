@@ -10,7 +10,8 @@
 // # An experiment is a folder
 //
 //	manifest.json   everything that must not change: variants with the hashes of
-//	                their programs, flags, corpus, order, seed, rules, machine
+//	                their programs and of the files that their arguments name,
+//	                flags, corpus, order, seed, rules, machine
 //	journal.jsonl   one line for each trial and for what happened around them,
 //	                synced before the next trial starts
 //	lock            held by the process that runs the experiment, and by its child
@@ -42,7 +43,8 @@
 //
 // Run returns nil when the planned rounds are done, [ErrInterrupted] when ctx
 // ended (the child is ended, the journal kept), a [*ChildError] when a variant
-// cannot run at all. More rounds on the same experiment, and what a caller must
+// cannot run at all, a [*ChangedError] when a program was replaced. A trial whose
+// variant names a file that was changed is invalid. More rounds on the same experiment, and what a caller must
 // remember of it, such as a verdict that was given:
 //
 //	err = exp.Extend(30, "sequential look 3")                 // 30 rounds in all; recorded in the journal

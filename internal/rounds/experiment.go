@@ -495,6 +495,7 @@ func (e *Experiment) CheckSame(plan *Plan) error {
 		return err
 	}
 	if len(differences) > 0 {
+		m.nameFiles(differences)
 		return &ChangedError{Dir: e.Dir, Differences: differences}
 	}
 	return nil

@@ -41,6 +41,7 @@ func fakeChild(args []string) int {
 	windows := fs.Float64("windows", 2, "length of the trial in windows")
 	state := fs.String("state", "", "a file that counts the calls")
 	nap := fs.Duration("sleep", 0, "")
+	_ = fs.String("ignored", "", "")
 	_ = fs.Parse(args)
 	calls := 1
 	if *state != "" {

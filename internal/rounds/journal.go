@@ -24,7 +24,7 @@ type Trial struct {
 	Start  string `json:"start"`   // RFC 3339 with ns, UTC
 	WallNS int64  `json:"wall_ns"` // from the start of the process to its end
 
-	// Exit is how the process ended, such as "exit status 0".
+	// Exit is how the process ended, such as "exit status 0", or "not started".
 	Exit    string           `json:"exit"`
 	Valid   bool             `json:"valid"`
 	Failed  bool             `json:"failed"` // there is no usable record: it crashed, hung or wrote something else

@@ -125,8 +125,8 @@ type Entrant struct {
 	Variant
 	Path   string `json:"path"` // of the program, absolute
 	SHA256 string `json:"sha256"`
-	// Files are the arguments of a Command that name files, such as the script
-	// that an interpreter runs.
+	// Files are those that its arguments name, such as the policy of a flag or the
+	// script that an interpreter runs.
 	Files []File `json:"files,omitempty"`
 }
 
@@ -268,7 +268,7 @@ func (p *Plan) manifest(created time.Time) (*Manifest, error) {
 	}
 	hashes := map[string]string{} // one program is read once
 	for _, v := range variants {
-		e, err := enter(v, dir, hashes)
+		e, err := m.enter(v, hashes)
 		if err != nil {
 			return nil, fmt.Errorf("variant %s: %w", v.Name, err)
 		}
@@ -319,8 +319,8 @@ func environment(more []string) ([]string, error) {
 	return out, nil
 }
 
-// enter finds and hashes what a variant runs.
-func enter(v Variant, dir string, hashes map[string]string) (Entrant, error) {
+// enter finds and hashes what a variant runs, and the files that it names.
+func (m *Manifest) enter(v Variant, hashes map[string]string) (Entrant, error) {
 	e := Entrant{Variant: v}
 	var err error
 	if v.Kind == Flags {
@@ -337,17 +337,7 @@ func enter(v Variant, dir string, hashes map[string]string) (Entrant, error) {
 	if e.SHA256, err = hashOnce(e.Path, hashes); err != nil {
 		return e, err
 	}
-	if v.Kind != Command {
-		return e, nil
-	}
-	for _, a := range v.Args {
-		path := a
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
+	for _, path := range namedFiles(m.words(&v), m.Dir) {
 		sum, err := hashOnce(path, hashes)
 		if err != nil {
 			return e, err

@@ -140,12 +140,16 @@ func (e *Experiment) mergeable(other *Experiment) (warnings []string, err error)
 	if x, y := a.names(), b.names(); !slices.Equal(x, y) {
 		return nil, &MergeError{other.Dir, e.Dir, fmt.Sprintf("its variants are %s, and %s there", strings.Join(y, ", "), strings.Join(x, ", "))}
 	}
-	// A program is what it is, wherever it lies.
+	// A program or file is what it is, wherever it lies.
 	a.Variants, b.Variants = slices.Clone(a.Variants), slices.Clone(b.Variants)
 	for _, m := range []*Manifest{&a, &b} {
 		for i := range m.Variants {
 			v := &m.Variants[i]
 			v.Path = ""
+			v.Files = slices.Clone(v.Files)
+			for f := range v.Files {
+				v.Files[f].Path = ""
+			}
 			if v.Kind == Binary {
 				v.Program = ""
 			}

@@ -258,41 +258,29 @@ func (r *runner) hopeless(t *Trial) error {
 	return nil
 }
 
-// remember notes what the programs look like that CheckSame has hashed.
+// remember notes what the files look like that CheckSame has hashed.
 func (r *runner) remember() error {
 	r.seen = map[string]fs.FileInfo{}
-	for _, f := range r.e.programs() {
-		info, err := os.Stat(f.Path)
-		if err != nil {
-			return err
+	for _, v := range r.e.Manifest.Variants {
+		for _, f := range append(slices.Clone(v.Files), v.program()) {
+			info, err := os.Stat(f.Path)
+			if err != nil {
+				return err
+			}
+			r.seen[f.Path] = info
 		}
-		r.seen[f.Path] = info
 	}
 	return nil
 }
 
-// programs are all files that trials run.
-func (e *Experiment) programs() []File {
-	var out []File
-	for _, v := range e.Manifest.Variants {
-		out = append(out, File{Path: v.Path, SHA256: v.SHA256})
-		out = append(out, v.Files...)
-	}
-	return out
-}
+func (v *Entrant) program() File { return File{Path: v.Path, SHA256: v.SHA256} }
 
 // unchanged finds a program that was replaced since it was hashed, as by a build.
 func (r *runner) unchanged() error {
-	for _, f := range r.e.programs() {
-		info, err := os.Stat(f.Path)
-		old := r.seen[f.Path]
-		if err == nil && os.SameFile(info, old) && info.Size() == old.Size() && info.ModTime().Equal(old.ModTime()) {
-			continue
+	for _, v := range r.e.Manifest.Variants {
+		if sum, changed := r.changed(v.program()); changed {
+			return &ChangedError{Dir: r.e.Dir, Differences: []Difference{{Field: v.Path, Was: v.SHA256, Is: sum}}}
 		}
-		if sum := hashNow(f.Path, map[string]string{}); sum != f.SHA256 {
-			return &ChangedError{Dir: r.e.Dir, Differences: []Difference{{Field: f.Path, Was: f.SHA256, Is: sum}}}
-		}
-		r.seen[f.Path] = info
 	}
 	return nil
 }
@@ -330,6 +318,12 @@ func (r *runner) trial(ctx context.Context, step Step) (*Trial, error) {
 	if err := r.unchanged(); err != nil {
 		return nil, err
 	}
+	if reasons := r.changedFiles(v); reasons != nil {
+		return &Trial{
+			Round: step.Round, Slot: step.Slot, Variant: step.Variant, Attempt: step.Attempt, After: r.previous,
+			Start: time.Now().UTC().Format(time.RFC3339Nano), Exit: "not started", Quiet: quiet, Failed: true, Reasons: reasons,
+		}, nil
+	}
 	if err := r.cpus.settle(); err != nil { // threads may have been added
 		return nil, err
 	}
@@ -353,7 +347,7 @@ func (r *runner) trial(ctx context.Context, step Step) (*Trial, error) {
 		Round: step.Round, Slot: step.Slot, Variant: step.Variant, Attempt: step.Attempt, After: r.previous,
 		Start: o.start.UTC().Format(time.RFC3339Nano), WallNS: int64(o.wall),
 		Exit: o.state.String(), Quiet: quiet, Usage: usage(o.state),
-		Counters: host.ReadCounters().Sub(before), Pointers: len(args) + len(env),
+		Counters: host.ReadCounters().Sub(before), Pointers: len(args) + len(env), Reasons: r.changedFiles(v),
 	}
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {

@@ -436,6 +436,126 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// TestChangedFiles changes files that variants name, by every way to name one,
+// between trials, during one, and between two runs.
+func TestChangedFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"flag", "at", "word", "variable"} {
+		write(name, "one")
+	}
+	plan := func() *Plan {
+		named := fmt.Sprintf("--ignored=%[1]s/flag --ignored=@%[1]s/at --ignored=%[1]s/absent -- %[1]s/word", dir)
+		p := fakePlan(t, 3, fake(t, "a", ""), fake(t, "b", named))
+		p.Env = []string{"KVBENCH_CONFIG=" + filepath.Join(dir, "variable"), "OTHER=" + filepath.Join(dir, "word")}
+		return p
+	}
+	e := create(t, plan())
+	var got []string
+	for _, f := range e.Manifest.Variants[1].Files {
+		got = append(got, filepath.Base(f.Path))
+	}
+	if want := []string{"flag", "at", "word", "variable"}; !slices.Equal(got, want) || len(e.Manifest.Variants[0].Files) != 1 {
+		t.Fatalf("files %v, want %v; %v", got, want, e.Manifest.Variants[0].Files)
+	}
+	for _, name := range got {
+		write(name, "two")
+		for what, check := range map[string]func() error{"planned anew": func() error { return e.CheckSame(plan()) }, "resumed": func() error { return run(t, e) }} {
+			var changed *ChangedError
+			if err := check(); !errors.As(err, &changed) || !strings.Contains(err.Error(), "/"+name+"): was ") || len(e.Trials) > 0 {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		write(name, "one")
+	}
+	if err := e.CheckSame(plan()); err != nil {
+		t.Error(err)
+	}
+	// Between trials: b is not started while its file is another one.
+	if err := e.Run(context.Background(), RunOptions{QuickHost: true, Progress: func(s Status) {
+		switch {
+		case s.Step.Variant == "b" && s.Step.Round == 2:
+			write("at", "two")
+		case s.Step.Variant == "a":
+			write("at", "one") // the same as before, but written again
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range e.Trials {
+		if hit := tr.Variant == "b" && tr.Round == 2; tr.Valid == hit || tr.Failed != hit {
+			t.Errorf("round %d, %s: valid %v, failed %v, %s", tr.Round, tr.Variant, tr.Valid, tr.Failed, reasonText(tr.Reasons))
+		} else if hit && (tr.Reasons[0].Rule != "changed_file" || !strings.Contains(tr.Reasons[0].Detail, filepath.Join(dir, "at")+" was ") || tr.Exit != "not started") {
+			t.Errorf("%+v", tr)
+		}
+	}
+	if again, err := Open(e.Dir); err != nil || !slices.Equal(steps(again), steps(e)) {
+		t.Errorf("read again: %v", err)
+	}
+	// For good: the run ends and says why.
+	e = create(t, plan())
+	err := e.Run(context.Background(), RunOptions{QuickHost: true, Progress: func(s Status) {
+		if s.Done == 2 { // the warm-up
+			write("flag", "two")
+		}
+	}})
+	var child *ChildError
+	if !errors.As(err, &child) || child.Variant != "b" || !strings.Contains(err.Error(), "changed_file: "+filepath.Join(dir, "flag")) {
+		t.Errorf("%v", err)
+	}
+	write("flag", "one")
+	// During a trial: it counts no more than one before which it changed.
+	writer := fake(t, "c", "--state "+filepath.Join(dir, "state"))
+	write("state", "1")
+	e = create(t, fakePlan(t, 1, writer))
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	if first, next := e.Trials[0], e.Trials[1]; first.Valid || first.Failed || len(first.Record) == 0 || reasonText(first.Reasons) != reasonText(next.Reasons) || next.Exit != "not started" {
+		t.Errorf("changed during a trial: %s, %s; then %s, %s", first.Exit, reasonText(first.Reasons), next.Exit, reasonText(next.Reasons))
+	}
+}
+
+// TestNamedFiles finds the policy of a replay among flags of all and of one
+// variant, and takes nothing for a file that is none.
+func TestNamedFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"p.yaml", "q.yaml", "runs"} {
+		if err := os.WriteFile(name, []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir("folder", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	v, err := ParseVariant("v=--policy=@q.yaml --index=folder --workers 128")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := fakePlan(t, 1, v)
+	p.Arguments = []string{"--policy=@p.yaml", "--empty=", "--at=@", "--query-threads=1"}
+	m, err := p.manifest(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range m.Variants[0].Files {
+		got = append(got, f.Path)
+		if want, err := hashFile(f.Path); err != nil || f.SHA256 != want {
+			t.Errorf("%v: %v", f, err)
+		}
+	}
+	if want := []string{filepath.Join(dir, "p.yaml"), filepath.Join(dir, "q.yaml")}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestCreateRefuses(t *testing.T) {
 	e := create(t, fakePlan(t, 1, fake(t, "a", "")))
 	// Nothing was measured, so it may be begun anew.
