@@ -22,28 +22,34 @@ func TestRoundsTables(t *testing.T) {
 	keepTable(t, "rounds tables", b.Bytes())
 }
 
-// keepTable compares a marked part of the document with what it must be.
+// keepTable compares a marked part of the document on indexes with what it must be.
 func keepTable(t *testing.T, name string, want []byte) {
+	t.Helper()
+	keepPart(t, benchDoc, name, want)
+}
+
+// keepPart compares a marked part of a document with what it must be.
+func keepPart(t *testing.T, path, name string, want []byte) {
 	t.Helper()
 	begin := "<!-- " + name + ": go test ./results/recorded -update -->\n"
 	end := "<!-- end of " + name + " -->\n"
-	doc, err := os.ReadFile(benchDoc)
+	doc, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, ok := bytes.Cut(doc, []byte(begin))
 	table, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the %s", benchDoc, name)
+		t.Fatalf("%s has no place for the %s", path, name)
 	}
 	if *update {
-		if err := os.WriteFile(benchDoc, bytes.Join([][]byte{before, []byte(begin), want, []byte(end), after}, nil), 0o666); err != nil {
+		if err := os.WriteFile(path, bytes.Join([][]byte{before, []byte(begin), want, []byte(end), after}, nil), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if !bytes.Equal(table, want) {
-		t.Errorf("the %s in %s are not those of the recorded runs; run: go test ./results/recorded -update", name, benchDoc)
+		t.Errorf("the %s in %s are not those of the recorded runs; run: go test ./results/recorded -update", name, path)
 	}
 }
 
