@@ -105,41 +105,43 @@ func leastRow[K cmp.Ordered](keys []K, r *rand.Rand) int {
 	}
 }
 
-// leastOf returns the least of at least one key. Four least ones do not wait for
-// each other.
+// leastOf returns the least of at least one key. It is written out, as the loop would
+// cost as much again.
 func leastOf[K cmp.Ordered](keys []K) K {
-	a := keys[0]
-	b, c, d := a, a, a
-	for len(keys) >= 4 {
-		if keys[0] < a {
-			a = keys[0]
+	least, i := keys[0], 0
+	for ; i <= len(keys)-8; i += 8 {
+		part := (*[8]K)(keys[i:])
+		if part[0] < least {
+			least = part[0]
 		}
-		if keys[1] < b {
-			b = keys[1]
+		if part[1] < least {
+			least = part[1]
 		}
-		if keys[2] < c {
-			c = keys[2]
+		if part[2] < least {
+			least = part[2]
 		}
-		if keys[3] < d {
-			d = keys[3]
+		if part[3] < least {
+			least = part[3]
 		}
-		keys = keys[4:]
-	}
-	for _, k := range keys {
-		if k < a {
-			a = k
+		if part[4] < least {
+			least = part[4]
+		}
+		if part[5] < least {
+			least = part[5]
+		}
+		if part[6] < least {
+			least = part[6]
+		}
+		if part[7] < least {
+			least = part[7]
 		}
 	}
-	if b < a {
-		a = b
+	for _, k := range keys[i:] {
+		if k < least {
+			least = k
+		}
 	}
-	if c < a {
-		a = c
-	}
-	if d < a {
-		a = d
-	}
-	return a
+	return least
 }
 
 // RoundRobin picks the candidate after the one that got the last request, in the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/kvbench/kvbench/indexer"
 )
@@ -96,8 +97,9 @@ func (p *KVParams) check() error {
 // the credit of the whole prompt. Where one is not, the cost is +Inf, which
 // makes the selection fail.
 type KV struct {
-	p KVParams
-	t kvTerms
+	p    KVParams
+	t    kvTerms
+	rest kvRest
 }
 
 // NewKV makes the scorer.
@@ -224,10 +226,7 @@ func (t *kvTerms) fixed() float64 { return t.prompt + t.blocks }
 
 // within says whether a slot's load is within the limit.
 func (t *kvTerms) within(slot indexer.Slot) bool {
-	return t.allWithin(t.prefill[slot], t.active[slot], int64(t.requests[slot]))
-}
-
-func (t *kvTerms) allWithin(prefill, active, requests int64) bool {
+	prefill, active, requests := t.prefill[slot], t.active[slot], t.requests[slot]
 	return prefill >= 0 && active >= 0 && requests >= 0 &&
 		float64(float64(prefill)*t.perToken) < kvLimit && float64(active) < kvLimit &&
 		float64(float64(requests)*t.perRequest) < kvLimit
@@ -263,91 +262,100 @@ func (s *KV) Score(v *View, costs []float64) {
 		}
 		return
 	}
-	rows := v.Rows()
+	rows, rest := v.Rows(), s.rest.follow(t, v)
 	if v.Dense() {
-		t.scoreAll(costs)
-	} else {
-		for row, slot := range rows {
-			costs[row] = t.cost(slot)
+		fixed := t.fixed()
+		rest := rest[:len(costs)]
+		for i := range costs {
+			costs[i] = rest[i] + fixed
 		}
-		s.checkRows(rows, costs)
+		for _, list := range [2][]indexer.Slot{t.touched, t.sharing} {
+			for _, slot := range list {
+				if int(slot) < len(costs) {
+					costs[slot] = t.near(slot, rest[slot])
+				}
+			}
+		}
+	} else {
+		t.scoreRows(rows, costs, rest)
 	}
 	if preferred := v.Request().PreferredTags; preferred != 0 && s.p.Tag != 0 {
 		s.attract(preferred, rows, v.Tags(), costs)
 	}
 }
 
-// scoreAll sets the costs of slots 0 to len(costs)-1: first as though nobody had
-// anything of the request, in one pass along the columns, then those that have.
-func (t *kvTerms) scoreAll(costs []float64) {
-	n := len(costs)
-	prefill, active, requests := t.prefill[:n], t.active[:n], t.requests[:n]
-	fixed, perToken, perRequest := t.fixed(), t.perToken, t.perRequest
-	// A number is not above the union of its bits with others'.
-	var anyPrefill, anyActive int64
-	var anyRequests int32
-	switch shift, whole := t.wholeTokens(); {
-	case whole && perRequest == 0:
-		// Counted in tokens the sums are integers, below 2^53, and none is rounded.
-		tokens := int64(fixed / perToken)
-		for i := range costs {
-			p, a := prefill[i], active[i]
-			anyPrefill |= p
-			anyActive |= a
-			costs[i] = float64(p+a<<(shift&63)+tokens) * perToken
-		}
-	case perRequest == 0:
-		for i := range costs {
-			p, a := prefill[i], active[i]
-			anyPrefill |= p
-			anyActive |= a
-			costs[i] = exact(float64(float64(p)*perToken)) + (float64(a) + fixed)
-		}
-	default:
-		for i := range costs {
-			p, a, q := prefill[i], active[i], requests[i]
-			anyPrefill |= p
-			anyActive |= a
-			anyRequests |= q
-			costs[i] = exact(float64(float64(p)*perToken)) + exact(float64(float64(q)*perRequest)) + (float64(a) + fixed)
-		}
-	}
-	for _, slot := range t.touched {
-		if int(slot) < n {
-			costs[slot] = t.cost(slot)
-		}
-	}
-	for _, slot := range t.sharing {
-		costs[slot] = t.cost(slot)
-	}
-	if !t.allWithin(anyPrefill, anyActive, int64(anyRequests)) {
-		for i := range costs {
-			if !t.within(indexer.Slot(i)) {
-				costs[i] = math.Inf(1)
-			}
-		}
-	}
-}
-
-// wholeTokens says whether all terms but that of requests are whole numbers of
-// tokens of prefill, and a block is 2^shift of them.
-func (t *kvTerms) wholeTokens() (shift int, ok bool) {
-	fraction, exponent := math.Frexp(t.perToken)
-	shift = 1 - exponent
-	if fraction != 0.5 || shift < 0 || shift > 20 {
-		return 0, false
-	}
-	tokens := t.fixed() / t.perToken
-	return shift, tokens == math.Trunc(tokens)
-}
-
-// checkRows makes the cost infinite where a load is beyond the limit.
-func (s *KV) checkRows(rows []indexer.Slot, costs []float64) {
+// scoreRows sets the costs of some slots.
+func (t *kvTerms) scoreRows(rows []indexer.Slot, costs, rest []float64) {
+	fixed, overlap := t.fixed(), t.overlap
+	costs = costs[:len(rows)]
 	for row, slot := range rows {
-		if !s.t.within(slot) {
-			costs[row] = math.Inf(1)
+		if t.shared[slot] == 0 && (overlap == nil || overlap[slot] == 0) {
+			costs[row] = rest[slot] + fixed
+		} else {
+			costs[row] = t.near(slot, rest[slot])
 		}
 	}
+}
+
+// near is the cost of a slot that may have something of the request, infinite if
+// its rest is.
+func (t *kvTerms) near(slot indexer.Slot, rest float64) float64 {
+	if t.decode || t.decay != 0 {
+		if math.IsInf(rest, 1) {
+			return rest
+		}
+		return t.cost(slot)
+	}
+	// The same sum in another order, which is as exact.
+	credit := 0.0
+	if t.overlap != nil {
+		credit = exact(float64(t.perBlock * float64(min(t.overlap[slot], t.n))))
+	}
+	if prefill := exact(float64(float64(t.prefill[slot])*t.perToken)) + t.prompt; credit > prefill {
+		credit = prefill
+	}
+	return rest + t.fixed() - credit - float64(min(t.shared[slot], t.n))
+}
+
+// kvRest keeps kvTerms.rest of every slot from one selection to the next, +Inf where
+// the load is beyond the limit, so that a selection computes only those whose load
+// has changed.
+type kvRest struct {
+	bySlot []float64
+
+	// What it is of.
+	log       *ChangeLog
+	seen      uint64
+	blockSize int
+}
+
+// follow makes it that of the view and returns it.
+func (k *kvRest) follow(t *kvTerms, v *View) []float64 {
+	log, slots := v.Load().Changes, len(t.prefill)
+	if log != k.log || v.Request().BlockSize != k.blockSize || len(k.bySlot) != slots {
+		k.seen = 0
+	}
+	changed, all, last := log.Since(k.seen)
+	k.log, k.seen, k.blockSize = log, last, v.Request().BlockSize
+	if !all && len(changed) < slots {
+		for _, slot := range changed {
+			k.bySlot[slot] = t.restWithin(slot)
+		}
+		return k.bySlot
+	}
+	k.bySlot = slices.Grow(k.bySlot[:0], slots)[:slots]
+	for slot := range k.bySlot {
+		k.bySlot[slot] = t.restWithin(indexer.Slot(slot))
+	}
+	return k.bySlot
+}
+
+// restWithin is rest, +Inf if the slot's load is beyond the limit.
+func (t *kvTerms) restWithin(slot indexer.Slot) float64 {
+	if !t.within(slot) {
+		return math.Inf(1)
+	}
+	return t.rest(slot)
 }
 
 // attract multiplies each cost by the factor of the rank's preferred tags.

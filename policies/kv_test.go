@@ -204,8 +204,21 @@ func TestKVIsItsFormula(t *testing.T) {
 			v := &pipe.scorerViews[0]
 			costs := make([]float64, len(v.Rows()))
 			kv.Score(v, costs)
+			// One that has not followed the load until now, of which it knows nothing.
+			fresh, err := NewKV(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			anew := make([]float64, len(costs))
+			fresh.Score(v, anew)
 			for row, c := range costs {
 				want := naiveKV(p, v, row)
+				if c != anew[row] {
+					t.Fatalf("seed %d, %+v, row %d: cost %v, anew %v", seed, p, row, c, anew[row])
+				}
+				if plain := fresh.t.cost(v.Rows()[row]); r.PreferredTags == 0 && c != plain {
+					t.Fatalf("seed %d, %+v, row %d: cost %v, by itself %v", seed, p, row, c, plain)
+				}
 				if math.Abs(c-want) > 8.0/kvUnit {
 					t.Fatalf("seed %d, %+v, row %d: cost %v, want %v", seed, p, row, c, want)
 				}

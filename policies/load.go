@@ -632,9 +632,12 @@ func (c *ChangeLog) add(slot indexer.Slot) {
 
 // Since returns the slots that changed after change number seen, each at least
 // once, and the number of the last change. If that is too long ago to be known,
-// or seen is 0, which stands for never, all is true. The slice is valid until the
-// next change.
+// or seen is 0, which stands for never, all is true; so it is if there is no log. The
+// slice is valid until the next change.
 func (c *ChangeLog) Since(seen uint64) (slots []indexer.Slot, all bool, last uint64) {
+	if c == nil {
+		return nil, true, 0
+	}
 	half := uint64(len(c.ring) / 2)
 	if seen == 0 || seen > c.last || c.last-seen > half {
 		return nil, true, c.last
