@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -26,6 +27,11 @@ type KVChooser struct {
 	t    kvTerms
 	tree leastTree
 
+	extra  Surcharge // nil: none
+	weight float64
+	near   []indexer.Slot // those that have something of the request
+	tied   []indexer.Slot // those of the least sum
+
 	// What the tree was built for.
 	log        *ChangeLog
 	seen       uint64
@@ -41,8 +47,63 @@ func NewKVChooser(p KVParams) (*KVChooser, error) {
 	return &KVChooser{p: p}, nil
 }
 
+// Surcharge is a second cost beside that of KV, which a KVChooser can take into
+// account: one that is never negative. It belongs to one chooser.
+type Surcharge interface {
+	Component
+	// Begin begins a selection. It is false if that must be done by the scan.
+	Begin(v *View) bool
+	// Of returns what the scorer would give a candidate, at least 0, or false if
+	// that depends on other candidates.
+	Of(slot indexer.Slot) (cost float64, ok bool)
+}
+
+// NewKVSurchargeChooser makes a chooser for a pipeline with two scorers: a KV of the
+// same parameters with weight 1 and, after it, the scorer of the surcharge with
+// this weight, which is finite and not negative.
+//
+// # What it looks at
+//
+// A candidate costs at least its KV cost, whatever its surcharge. So the chooser goes
+// from the least KV cost upwards, reads the surcharge of each candidate on its way,
+// and ends before the first whose KV cost is above the least sum found. That it
+// must read those, and no other, follows from the rule:
+//
+//   - One whose KV cost is above the least sum m cannot be the least, and since the
+//     surcharge that another candidate gets where its own depends on all is not
+//     negative either, it changes nothing.
+//   - One whose KV cost is at most m would have a sum of at most m if its surcharge
+//     were 0, and would then be chosen or drawn with the others. If the surcharge may
+//     have changed since it was last read, as a count of blocks can with any event,
+//     nothing but reading it tells. Whoever does not may choose another rank than the
+//     scan.
+//
+// So a selection takes time in proportion to the candidates whose KV cost is at most
+// the least sum, and no exact way of choosing can read fewer surcharges. They are
+// few while the cheapest ranks have little to pay or one holds much of the prompt; if
+// every rank pays about as much and none holds anything, they are all whose loads
+// differ by less than that. After a share of the candidates the chooser gives up,
+// and the scan does the selection.
+func NewKVSurchargeChooser(p KVParams, extra Surcharge, weight float64) (*KVChooser, error) {
+	c, err := NewKVChooser(p)
+	if err != nil {
+		return nil, err
+	}
+	if !(weight >= 0) || math.IsInf(weight, 0) {
+		return nil, fmt.Errorf("surcharge: weight %v; it must be finite and not negative", weight)
+	}
+	c.extra, c.weight = extra, weight
+	return c, nil
+}
+
 // Inputs implements Component.
-func (c *KVChooser) Inputs() Inputs { return c.p.inputs() }
+func (c *KVChooser) Inputs() Inputs {
+	in := c.p.inputs()
+	if c.extra != nil {
+		in |= c.extra.Inputs()
+	}
+	return in
+}
 
 // Keys are costs in units of 2^-20 block.
 const kvUnit = 1 << 20
@@ -70,6 +131,9 @@ func (c *KVChooser) Choose(v *View) (row int, cost float64, ok bool) {
 		return 0, 0, false
 	}
 	fixed := int64(t.fixed() * kvUnit)
+	if c.extra != nil {
+		return c.chooseWithExtra(v, fixed)
+	}
 
 	// The least of those that have something. Their loads alone are not above
 	// their costs, so that nothing of the rest is below the root.
@@ -90,11 +154,93 @@ func (c *KVChooser) Choose(v *View) (row int, cost float64, ok bool) {
 	if best >= root.key+fixed || more {
 		best, slot = c.among(v, fixed)
 	}
-	row = int(slot)
-	if !v.Dense() {
-		row, _ = slices.BinarySearch(v.Rows(), slot)
+	return rowOf(v, slot), float64(best) / kvUnit, true
+}
+
+func rowOf(v *View, slot indexer.Slot) int {
+	if v.Dense() {
+		return int(slot)
 	}
-	return row, float64(best) / kvUnit, true
+	row, _ := slices.BinarySearch(v.Rows(), slot)
+	return row
+}
+
+// giveUpShare is how many candidates are worth a look at one in the order of their
+// KV costs: a scan looks at so many meanwhile.
+const giveUpShare = 64
+
+// chooseWithExtra is Choose where there is a surcharge.
+func (c *KVChooser) chooseWithExtra(v *View, fixed int64) (row int, cost float64, ok bool) {
+	if !c.extra.Begin(v) {
+		return 0, 0, false
+	}
+	t := &c.t
+	best := math.Inf(1)
+	c.tied = c.tied[:0]
+	// look takes a candidate of a KV cost into account.
+	look := func(slot indexer.Slot, kv float64) bool {
+		if kv > best {
+			return true
+		}
+		extra, known := c.extra.Of(slot)
+		if !known {
+			return false
+		}
+		switch sum := kv + float64(c.weight*extra); {
+		case sum < best:
+			best, c.tied = sum, append(c.tied[:0], slot)
+		case sum == best && !slices.Contains(c.tied, slot):
+			c.tied = append(c.tied, slot)
+		}
+		return true
+	}
+	c.near = c.near[:0]
+	for _, s := range t.touched {
+		if int(s) < len(t.prefill) && c.tree.key(int(s)) != noKey {
+			c.near = append(c.near, s)
+		}
+	}
+	for _, s := range t.sharing {
+		if c.tree.key(int(s)) != noKey && (t.overlap == nil || t.overlap[s] == 0) {
+			c.near = append(c.near, s)
+		}
+	}
+	for _, s := range c.near {
+		if !look(s, t.cost(s)) {
+			return 0, 0, false
+		}
+	}
+	sum := func(key int64) float64 { return float64(key+fixed) / kvUnit }
+	// None of the rest costs less than the root.
+	if sum(c.tree.root().key) <= best {
+		c.tree.begin()
+		defer c.tree.revert()
+		for _, s := range c.near {
+			c.tree.set(int(s), noKey)
+		}
+		c.tree.settle()
+		for left := len(t.prefill)/giveUpShare + 1; ; left-- {
+			root := c.tree.root()
+			if root.key == noKey || sum(root.key) > best {
+				break
+			}
+			if left == 0 {
+				return 0, 0, false
+			}
+			slot := indexer.Slot(c.tree.nth(0))
+			if !look(slot, sum(root.key)) {
+				return 0, 0, false
+			}
+			c.tree.set(int(slot), noKey)
+			c.tree.settle()
+		}
+	}
+	j := 0
+	if len(c.tied) > 1 {
+		slices.Sort(c.tied)
+		j = v.Rand().IntN(len(c.tied))
+	}
+	return rowOf(v, c.tied[j]), best, true
 }
 
 // among puts the costs of those that have something into the tree for a while,

@@ -379,18 +379,19 @@ func allFinite(x []float64) bool {
 }
 
 // addWeighted adds the weighted costs to the sums. It is true only if all that are
-// sums now are finite, and may be false if the sum of these is not.
+// sums now are finite, and may be false if the sum of these is not. The conversions
+// keep compilers from fusing, so that a Chooser can come to the same sums.
 func addWeighted(total, costs []float64, weight float64) bool {
 	var a, b float64
 	for len(total) >= 2 && len(costs) >= 2 {
-		s, t := total[0]+weight*costs[0], total[1]+weight*costs[1]
+		s, t := total[0]+float64(weight*costs[0]), total[1]+float64(weight*costs[1])
 		total[0], total[1] = s, t
 		a += s
 		b += t
 		total, costs = total[2:], costs[2:]
 	}
 	for row, c := range costs {
-		total[row] += weight * c
+		total[row] += float64(weight * c)
 		a += total[row]
 	}
 	a += b

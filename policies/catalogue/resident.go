@@ -45,8 +45,13 @@ func residents() []Definition {
 				if err != nil || v.Float("evict") == 0 {
 					return r, err
 				}
-				r.Chooser = nil // it knows nothing of evictions
-				r.Scorers = append(r.Scorers, policies.Weighted{Name: "evictions", Scorer: residency.NewEvictions(false, v.Float("stale")), Weight: v.Float("evict")})
+				evictions := func() *residency.Evictions { return residency.NewEvictions(false, v.Float("stale")) }
+				if r.Chooser != nil {
+					if r.Chooser, err = policies.NewKVSurchargeChooser(kvParamsOf(v), evictions(), v.Float("evict")); err != nil {
+						return r, err
+					}
+				}
+				r.Scorers = append(r.Scorers, policies.Weighted{Name: "evictions", Scorer: evictions(), Weight: v.Float("evict")})
 				return r, nil
 			},
 		},

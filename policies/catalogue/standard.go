@@ -206,12 +206,16 @@ var kvParams = []Param{
 	scale,
 }
 
-func kvOf(v Values) (policies.Recipe, error) {
+func kvParamsOf(v Values) policies.KVParams {
 	p := policies.KVParams{Overlap: v.Float("overlap"), Decay: v.Float("decay"), Prefill: v.Float("prefill"), Requests: v.Float("requests"), Tag: v.Float("tag")}
 	if v.Choice("role") == "decode" {
 		p.Role = policies.RoleDecode
 	}
-	return policies.KVRecipe(p, v.Float("temperature"), scaleOf(v))
+	return p
+}
+
+func kvOf(v Values) (policies.Recipe, error) {
+	return policies.KVRecipe(kvParamsOf(v), v.Float("temperature"), scaleOf(v))
 }
 
 // costs are the policies that take the least of a cost.

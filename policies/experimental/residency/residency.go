@@ -39,13 +39,11 @@ func newCounts(stale float64) counts {
 // is no count that is fresh enough. Those of slots that are no candidates mean
 // nothing.
 func (c *counts) read(v *policies.View) []*indexer.ResidentCell {
-	if math.IsInf(c.stale, 1) {
-		return residentblocks.Live(v).Cells
+	cells, all := c.readFresh(v)
+	if all {
+		return cells
 	}
 	f := residentblocks.LiveFresh(v)
-	if float64(f.MaxBacklog()) <= c.stale {
-		return f.Cells
-	}
 	c.fresh = append(c.fresh[:0], f.Cells...)
 	for _, slot := range v.Rows() {
 		if at, ok := f.Freshness(slot); !ok || float64(at.Backlog()) > c.stale {
@@ -53,6 +51,15 @@ func (c *counts) read(v *policies.View) []*indexer.ResidentCell {
 		}
 	}
 	return c.fresh
+}
+
+// readFresh returns the counters by slot, and whether all are fresh enough.
+func (c *counts) readFresh(v *policies.View) (cells []*indexer.ResidentCell, all bool) {
+	if math.IsInf(c.stale, 1) {
+		return residentblocks.Live(v).Cells, true
+	}
+	f := residentblocks.LiveFresh(v)
+	return f.Cells, float64(f.MaxBacklog()) <= c.stale
 }
 
 // unknown is the cost of a rank of which not all is known, until fillMean: NaN.
@@ -115,14 +122,24 @@ func (s *Fill) Score(v *policies.View, costs []float64) {
 // that it holds, those of active requests too; which of them would go, and
 // whether anyone would miss them, is not priced, and neither are the blocks of
 // the answer. With PerCapacity the cost is that over the capacity of the rank.
+//
+// It is a policies.Surcharge too, of a selection in which no event thread is further
+// behind than the bound.
 type Evictions struct {
 	perCapacity bool
 	counts      counts
+	now         evictionTerms // of a selection as a Surcharge
+}
+
+type evictionTerms struct {
+	blocks            int64 // of the prompt
+	cells             []*indexer.ResidentCell
+	capacity, overlap []uint32
 }
 
 // NewEvictions makes one. stale is how many events a count may lack at most.
 func NewEvictions(perCapacity bool, stale float64) *Evictions {
-	return &Evictions{perCapacity, newCounts(stale)}
+	return &Evictions{perCapacity: perCapacity, counts: newCounts(stale)}
 }
 
 // Inputs implements policies.Component.
@@ -132,15 +149,34 @@ func (*Evictions) Inputs() policies.Inputs {
 
 // Score implements policies.Scorer.
 func (s *Evictions) Score(v *policies.View, costs []float64) {
-	cells, capacity, overlap := s.counts.read(v), v.CapacityBlocks(), v.Cache().Overlap
-	n := int64(v.Request().Blocks())
+	t := evictionTerms{int64(v.Request().Blocks()), s.counts.read(v), v.CapacityBlocks(), v.Cache().Overlap}
 	for row, slot := range v.Rows() {
-		costs[row] = evicted(n, cells[slot].Blocks(), capacity[slot], overlap[slot])
-		if s.perCapacity && capacity[slot] > 0 {
-			costs[row] /= float64(capacity[slot])
-		}
+		costs[row] = s.cost(&t, slot)
 	}
 	fillMean(costs)
+}
+
+// Begin implements policies.Surcharge.
+func (s *Evictions) Begin(v *policies.View) bool {
+	cells, all := s.counts.readFresh(v)
+	s.now = evictionTerms{int64(v.Request().Blocks()), cells, v.CapacityBlocks(), v.Cache().Overlap}
+	return all
+}
+
+// Of implements policies.Surcharge.
+func (s *Evictions) Of(slot indexer.Slot) (cost float64, ok bool) {
+	cost = s.cost(&s.now, slot)
+	return cost, !math.IsNaN(cost)
+}
+
+// cost is unknown if the count or the capacity of the slot is.
+func (s *Evictions) cost(t *evictionTerms, slot indexer.Slot) float64 {
+	room := t.capacity[slot]
+	c := evicted(t.blocks, t.cells[slot].Blocks(), room, t.overlap[slot])
+	if s.perCapacity && room > 0 {
+		c /= float64(room)
+	}
+	return c
 }
 
 // evicted returns the blocks that go if a prompt of n blocks comes, unknown if
@@ -153,4 +189,8 @@ func evicted(n int64, resident, capacity, overlap uint32) float64 {
 	return float64(max(0, int64(resident)+needed-int64(capacity)))
 }
 
-var _ = [...]policies.Scorer{(*Fill)(nil), (*Evictions)(nil)}
+var (
+	_ = [...]policies.Scorer{(*Fill)(nil), (*Evictions)(nil)}
+
+	_ policies.Surcharge = (*Evictions)(nil)
+)
