@@ -197,3 +197,50 @@ func TestKVResidentDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkKVResident chooses by the KV cost and evictions, for prompts of 128
+// blocks where caches have room, are full and 64 ranks hold a part of the prompt,
+// or are full and nobody does.
+func BenchmarkKVResident(b *testing.B) {
+	for _, slots := range []int{1024, 10_000} {
+		for _, kind := range []string{"room", "full", "full-unmatched"} {
+			for _, scan := range []bool{true, false} {
+				how := map[bool]string{true: "scan", false: "chooser"}[scan]
+				b.Run(fmt.Sprintf("%d/%s/%s", slots, kind, how), func(b *testing.B) {
+					rng := rand.New(rand.NewPCG(1, 1))
+					w := newRouters(rng, slots)
+					w.counters = indexer.NewResidentCounters(make([]int, slots), indexer.Packed)
+					w.state.ResidentBlocks = residentblocks.NewFeed(w.counters, nil, slog.New(slog.DiscardHandler)).Reader()
+					for slot := range indexer.Slot(slots) {
+						w.state.CapacityBlocks[slot] = 16384
+						w.counters.Store(slot, map[bool]uint32{true: 8000, false: 16384}[kind == "room"])
+						for range 4 {
+							w.next++
+							r := &policies.Request{ID: w.next, BlockSize: 16, PromptTokens: 1 + rng.IntN(4096)}
+							if err := w.load.Dispatch(r, slot, 0); err != nil {
+								b.Fatal(err)
+							}
+							w.load.FirstToken(r.ID - 1)
+						}
+					}
+					r := &policies.Request{BlockSize: 16, PromptTokens: 2048, Locals: make([]indexer.LocalHash, 128)}
+					for _, slot := range rng.Perm(slots)[:64] {
+						if kind != "full-unmatched" {
+							w.cache.scores[slot] = uint32(1 + rng.IntN(128))
+							w.cache.slots = append(w.cache.slots, indexer.Slot(slot))
+						}
+					}
+					pipe, count := kvAndEvictions(b, 1, math.Inf(1), scan)
+					for b.Loop() {
+						if _, err := pipe.Select(r, &w.state); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if !scan {
+						b.ReportMetric(float64(count.chose)/float64(count.chose+count.left), "chosen/op")
+					}
+				})
+			}
+		}
+	}
+}

@@ -149,11 +149,27 @@ func (*Evictions) Inputs() policies.Inputs {
 
 // Score implements policies.Scorer.
 func (s *Evictions) Score(v *policies.View, costs []float64) {
-	t := evictionTerms{int64(v.Request().Blocks()), s.counts.read(v), v.CapacityBlocks(), v.Cache().Overlap}
-	for row, slot := range v.Rows() {
-		costs[row] = s.cost(&t, slot)
+	cells, capacity, overlap := s.counts.read(v), v.CapacityBlocks(), v.Cache().Overlap
+	n, rows := int64(v.Request().Blocks()), v.Rows()
+	costs = costs[:len(rows)]
+	missing := 0
+	for row, slot := range rows {
+		resident, room := cells[slot].Blocks(), capacity[slot]
+		if resident == residentblocks.Absent || room == 0 {
+			costs[row] = unknown()
+			missing++
+			continue
+		}
+		costs[row] = float64(evicted(n, resident, room, overlap[slot]))
 	}
-	fillMean(costs)
+	if s.perCapacity {
+		for row, slot := range rows {
+			costs[row] /= float64(max(1, capacity[slot]))
+		}
+	}
+	if missing > 0 {
+		fillMean(costs)
+	}
 }
 
 // Begin implements policies.Surcharge.
@@ -171,22 +187,20 @@ func (s *Evictions) Of(slot indexer.Slot) (cost float64, ok bool) {
 
 // cost is unknown if the count or the capacity of the slot is.
 func (s *Evictions) cost(t *evictionTerms, slot indexer.Slot) float64 {
-	room := t.capacity[slot]
-	c := evicted(t.blocks, t.cells[slot].Blocks(), room, t.overlap[slot])
-	if s.perCapacity && room > 0 {
+	resident, room := t.cells[slot].Blocks(), t.capacity[slot]
+	if resident == residentblocks.Absent || room == 0 {
+		return unknown()
+	}
+	c := float64(evicted(t.blocks, resident, room, t.overlap[slot]))
+	if s.perCapacity {
 		c /= float64(room)
 	}
 	return c
 }
 
-// evicted returns the blocks that go if a prompt of n blocks comes, unknown if
-// the count or the capacity is.
-func evicted(n int64, resident, capacity, overlap uint32) float64 {
-	if resident == residentblocks.Absent || capacity == 0 {
-		return unknown()
-	}
-	needed := max(0, n-int64(overlap))
-	return float64(max(0, int64(resident)+needed-int64(capacity)))
+// evicted returns the blocks that go if a prompt of n blocks comes.
+func evicted(n int64, resident, capacity, overlap uint32) int64 {
+	return max(0, int64(resident)+max(0, n-int64(overlap))-int64(capacity))
 }
 
 var (
