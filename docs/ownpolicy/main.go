@@ -1,4 +1,5 @@
-// Command ownpolicy is kvbench with a policy of its own beside the built-in ones.
+// Command ownpolicy is kvbench with a policy and a scorer of its own beside the
+// built-in ones.
 package main
 
 import (
@@ -15,7 +16,7 @@ func main() {
 		Build: func(catalogue.Values) (policies.Recipe, error) {
 			return policies.Recipe{Picker: policies.Named[policies.Picker]{Component: fewestBlocks{}}}, nil
 		},
-	}}}))
+	}, justChosen()}}))
 }
 
 // fewestBlocks reads LOAD, and can read nothing else.
