@@ -201,13 +201,14 @@ type selection struct {
 // for accessors of experimental inputs that cannot give what they are asked for.
 func (v *View) Fail(problem string) { panic(&ComponentError{v.name, problem}) }
 
-// need is small enough to be inlined.
+// need is small enough to be inlined, as long as undeclared is not.
 func (v *View) need(in Inputs) {
 	if v.declared&in == 0 {
 		v.undeclared(in)
 	}
 }
 
+//go:noinline
 func (v *View) undeclared(in Inputs) {
 	v.Fail(fmt.Sprintf("reads %v, which it does not declare", in))
 }
@@ -247,7 +248,7 @@ func (v *View) Tags() []TagSet { v.need(Tags); return v.shared.state.RankTags }
 
 // Experimental returns what the host put in State for an experimental input. It
 // is for the package that has the input's accessor.
-func (v *View) Experimental(in Inputs) any {
+func (v *View) Experimental(in Inputs) ExperimentalInput {
 	v.need(in)
 	if in == ExperimentalResidentBlocks {
 		return v.shared.state.ResidentBlocks

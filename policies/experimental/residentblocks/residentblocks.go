@@ -76,16 +76,6 @@ func NewFeed(tables Tables, progress []Progress, log *slog.Logger) *Feed {
 // The first read gives log a warning that says why, no later one does.
 func NoFeed(why string, log *slog.Logger) *Feed { return &Feed{log: log, why: why} }
 
-func (f *Feed) table() *indexer.ResidentTable {
-	if f.tables != nil {
-		if t := f.tables.Residents(); t != nil {
-			return t
-		}
-	}
-	f.warnOnce()
-	return nil
-}
-
 func (f *Feed) warnOnce() {
 	f.warn.Do(func() {
 		f.log.Warn("no rank has a resident-block count, though the policy reads RESIDENT_BLOCKS", "why", f.why)
@@ -129,7 +119,7 @@ type LiveCounts struct {
 // event threads have stored by then, so that two looks may differ, as may those of
 // two components. Like every accessor it fails the selection of a component that
 // does not declare the input.
-func Live(v *policies.View) *LiveCounts { return reader(v).list(v) }
+func Live(v *policies.View) *LiveCounts { return &current(v).live }
 
 // FreshLiveCounts are counters that it is known of how stale they can be.
 type FreshLiveCounts struct {
@@ -145,9 +135,9 @@ func LiveFresh(v *policies.View) FreshLiveCounts {
 	r.readProgress()
 	// What OfFresh has copied before may lack some of that.
 	r.progressRead = false
-	live := r.list(v)
+	current(v)
 	r.checkProgress(v)
-	return FreshLiveCounts{live, freshness{r}}
+	return FreshLiveCounts{&r.live, freshness{r}}
 }
 
 // Counts are the resident blocks of the ranks. They are valid during the call in
@@ -263,15 +253,27 @@ func notReader(v *policies.View) {
 	v.Fail(fmt.Sprintf("reads RESIDENT_BLOCKS of a host whose State has a %T; it must be a *residentblocks.Reader", v.Experimental(policies.ExperimentalResidentBlocks)))
 }
 
-// list returns the counters of every slot that a row may have. They are listed anew
-// only when ranks came or went.
-func (r *Reader) list(v *policies.View) *LiveCounts {
-	table, rows := r.feed.table(), v.Rows()
+// current returns the reader with the counters of every slot that a row may have. They
+// are listed anew only when ranks came or went. It has the whole of that in one
+// function: with few candidates a call costs as much as a count.
+func current(v *policies.View) *Reader {
+	r, ok := v.Experimental(policies.ExperimentalResidentBlocks).(*Reader)
+	if !ok {
+		notReader(v)
+	}
+	var table *indexer.ResidentTable
+	if r.feed.tables != nil {
+		table = r.feed.tables.Residents()
+	}
+	if table == nil {
+		r.feed.warnOnce()
+	}
+	rows := v.Rows()
 	// Rows ascend.
 	if n := len(rows); table != r.of || n > 0 && int(rows[n-1]) >= len(r.live.Cells) {
 		r.relist(table, rows)
 	}
-	return &r.live
+	return r
 }
 
 func (r *Reader) relist(table *indexer.ResidentTable, rows []indexer.Slot) {
@@ -290,7 +292,7 @@ func (r *Reader) relist(table *indexer.ResidentTable, rows []indexer.Slot) {
 // load reads the counts of every slot that a row may have.
 func (r *Reader) load(v *policies.View) {
 	r.read = true
-	live := r.list(v)
+	live := &current(v).live
 	n := len(live.Cells)
 	if cap(r.counts.Blocks) < n {
 		r.counts.Blocks = make([]uint32, n, n+n/4)
