@@ -253,8 +253,11 @@ func (f File) complete(ctx context.Context, address string, p *partial, opts Opt
 		if done := (permanent{}); errors.As(err, &done) {
 			return done.err
 		}
-		if err == nil {
+		if err == nil && p.done > before {
 			continue
+		}
+		if err == nil {
+			err = fmt.Errorf("%s: the answer has none of the %d bytes that are missing", address, f.Bytes-p.done)
 		}
 		if failed++; p.done > before {
 			failed = 1
@@ -377,9 +380,24 @@ func (w writeError) Unwrap() error { return w.err }
 // openPartial opens what an earlier download left, or a new file, for this process
 // alone.
 func openPartial(path string, limit int64) (*partial, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
+	// A link could lead to a file that is not ours to empty.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o666)
+	if err != nil && !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.EISDIR) {
 		return nil, fmt.Errorf("cannot write the download: %w", err)
+	}
+	notFile := err != nil
+	if err == nil {
+		info, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if notFile = !info.Mode().IsRegular(); notFile {
+			f.Close()
+		}
+	}
+	if notFile {
+		return nil, fmt.Errorf("%s, where the download would be kept, is not a regular file; remove it, or choose another folder with --dir", path)
 	}
 	p := &partial{path: path, file: f, hash: sha256.New()}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

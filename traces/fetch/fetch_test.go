@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var content = func() []byte {
@@ -451,4 +453,49 @@ func TestTwoAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole(t, opts.Dir)
+}
+
+// Answers that promise bytes and have none end, as all tries without progress do.
+func TestAnswersWithoutBytes(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes 1000-%d/%d", len(content)-1, len(content)))
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusPartialContent)
+	})
+	opts := options(t)
+	opts.Tries = 3
+	leave(t, opts.Dir, content[:1000])
+	if _, err := Fetch(t.Context(), file(s.URL), opts); err == nil || !strings.Contains(err.Error(), "none of the 299000 bytes") || len(s.ranges) != 3 {
+		t.Errorf("error %v after %d requests", err, len(s.ranges))
+	}
+}
+
+// What is in the place of the partial file and is no file is neither waited for nor
+// written through.
+func TestPartialIsNoFile(t *testing.T) {
+	s := serve(t, good)
+	for name, put := range map[string]func(path string) error{
+		"pipe":   func(path string) error { return unix.Mkfifo(path, 0o644) },
+		"folder": func(path string) error { return os.Mkdir(path, 0o755) },
+		"link": func(path string) error {
+			other := filepath.Join(filepath.Dir(path), "other")
+			return errors.Join(os.WriteFile(other, []byte("mine"), 0o644), os.Symlink(other, path))
+		},
+		"link to nothing": func(path string) error { return os.Symlink(filepath.Join(filepath.Dir(path), "other"), path) },
+	} {
+		opts := options(t)
+		if err := put(filepath.Join(opts.Dir, "trace.jsonl.part")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Fetch(t.Context(), file(s.URL), opts); err == nil || !strings.Contains(err.Error(), "not a regular file; remove it") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		b, err := os.ReadFile(filepath.Join(opts.Dir, "other"))
+		if name == "link" && string(b) != "mine" || name == "link to nothing" && err == nil {
+			t.Errorf("%s: the other file holds %q (%v)", name, b, err)
+		}
+	}
+	if len(s.ranges) != 0 {
+		t.Errorf("%d requests", len(s.ranges))
+	}
 }
