@@ -230,8 +230,17 @@ func (t *ResidentTable) Read(out []uint32) (absent int) {
 // ReadCells sets out[i] to the blocks of cell i. It panics if out is shorter.
 func ReadCells(cells []*ResidentCell, out []uint32) {
 	out = out[:len(cells)]
-	for i, c := range cells {
-		out[i] = c.Blocks()
+	// Written out: how long a loop of one takes depends on where it comes to lie.
+	i := 0
+	for ; i <= len(cells)-4; i += 4 {
+		c, o := cells[i:i+4:i+4], out[i:i+4:i+4]
+		o[0] = c[0].Blocks()
+		o[1] = c[1].Blocks()
+		o[2] = c[2].Blocks()
+		o[3] = c[3].Blocks()
+	}
+	for ; i < len(cells); i++ {
+		out[i] = cells[i].Blocks()
 	}
 }
 

@@ -264,11 +264,7 @@ func (s *KV) Score(v *View, costs []float64) {
 	}
 	rows, rest := v.Rows(), s.rest.follow(t, v)
 	if v.Dense() {
-		fixed := t.fixed()
-		rest := rest[:len(costs)]
-		for i := range costs {
-			costs[i] = rest[i] + fixed
-		}
+		addTo(costs, rest, t.fixed())
 		for _, list := range [2][]indexer.Slot{t.touched, t.sharing} {
 			for _, slot := range list {
 				if int(slot) < len(costs) {
@@ -315,6 +311,23 @@ func (t *kvTerms) near(slot indexer.Slot, rest float64) float64 {
 		credit = prefill
 	}
 	return rest + t.fixed() - credit - float64(min(t.shared[slot], t.n))
+}
+
+// addTo sets sums[i] to x[i] + y. It is written out: how long a loop of one takes
+// depends on where it comes to lie.
+func addTo(sums, x []float64, y float64) {
+	x = x[:len(sums)]
+	i := 0
+	for ; i <= len(sums)-4; i += 4 {
+		s, t := sums[i:i+4:i+4], x[i:i+4:i+4]
+		s[0] = t[0] + y
+		s[1] = t[1] + y
+		s[2] = t[2] + y
+		s[3] = t[3] + y
+	}
+	for ; i < len(sums); i++ {
+		sums[i] = x[i] + y
+	}
 }
 
 // kvRest keeps kvTerms.rest of every slot from one selection to the next, +Inf where

@@ -199,6 +199,10 @@ func readScorers() map[string]policies.Scorer {
 	}
 }
 
+// The loops of the scorers are written out four candidates at a time. As loops of one
+// they would take between 0.5 and 1 ns for a candidate, depending on where the
+// compiler happens to put them, and differences of that are what is measured.
+
 // overlapCost is the scorer without counts.
 type overlapCost struct{}
 
@@ -206,7 +210,15 @@ func (overlapCost) Inputs() policies.Inputs { return policies.Cache }
 
 func (overlapCost) Score(v *policies.View, costs []float64) {
 	overlap := v.Cache().Overlap[:len(costs)] // everyone is a candidate
-	for i := range costs {
+	i := 0
+	for ; i <= len(costs)-4; i += 4 {
+		c, o := costs[i:i+4:i+4], overlap[i:i+4:i+4]
+		c[0] = float64(int64(o[0]))
+		c[1] = float64(int64(o[1]))
+		c[2] = float64(int64(o[2]))
+		c[3] = float64(int64(o[3]))
+	}
+	for ; i < len(costs); i++ {
 		costs[i] = float64(int64(overlap[i]))
 	}
 }
@@ -222,19 +234,31 @@ func (overlapAndCount) Inputs() policies.Inputs {
 func (overlapAndCount) Score(v *policies.View, costs []float64) {
 	overlap, counts := v.Cache().Overlap[:len(costs)], residentblocks.Live(v)
 	cells := counts.Cells[:len(costs)]
-	if counts.Missing == 0 {
+	if counts.Missing > 0 {
 		for i := range costs {
-			costs[i] = float64(int64(overlap[i]) + int64(cells[i].Blocks()))
+			costs[i] = overlapAnd(overlap[i], cells[i].Blocks())
 		}
 		return
 	}
-	for i := range costs {
-		n := cells[i].Blocks()
-		if n == residentblocks.Absent {
-			n = 0
-		}
-		costs[i] = float64(int64(overlap[i]) + int64(n))
+	i := 0
+	for ; i <= len(costs)-4; i += 4 {
+		c, o, n := costs[i:i+4:i+4], overlap[i:i+4:i+4], cells[i:i+4:i+4]
+		c[0] = float64(int64(o[0]) + int64(n[0].Blocks()))
+		c[1] = float64(int64(o[1]) + int64(n[1].Blocks()))
+		c[2] = float64(int64(o[2]) + int64(n[2].Blocks()))
+		c[3] = float64(int64(o[3]) + int64(n[3].Blocks()))
 	}
+	for ; i < len(costs); i++ {
+		costs[i] = float64(int64(overlap[i]) + int64(cells[i].Blocks()))
+	}
+}
+
+// overlapAnd is the cost of a candidate that may have no count.
+func overlapAnd(overlap, blocks uint32) float64 {
+	if blocks == residentblocks.Absent {
+		blocks = 0
+	}
+	return float64(int64(overlap) + int64(blocks))
 }
 
 // overlapAndCopy is overlapAndCount by the counts that all components share.
@@ -243,18 +267,22 @@ type overlapAndCopy struct{ overlapAndCount }
 func (overlapAndCopy) Score(v *policies.View, costs []float64) {
 	overlap, counts := v.Cache().Overlap[:len(costs)], residentblocks.Of(v)
 	blocks := counts.Blocks[:len(costs)]
-	if counts.Missing == 0 {
+	if counts.Missing > 0 {
 		for i := range costs {
-			costs[i] = float64(int64(overlap[i]) + int64(blocks[i]))
+			costs[i] = overlapAnd(overlap[i], blocks[i])
 		}
 		return
 	}
-	for i := range costs {
-		n := blocks[i]
-		if n == residentblocks.Absent {
-			n = 0
-		}
-		costs[i] = float64(int64(overlap[i]) + int64(n))
+	i := 0
+	for ; i <= len(costs)-4; i += 4 {
+		c, o, n := costs[i:i+4:i+4], overlap[i:i+4:i+4], blocks[i:i+4:i+4]
+		c[0] = float64(int64(o[0]) + int64(n[0]))
+		c[1] = float64(int64(o[1]) + int64(n[1]))
+		c[2] = float64(int64(o[2]) + int64(n[2]))
+		c[3] = float64(int64(o[3]) + int64(n[3]))
+	}
+	for ; i < len(costs); i++ {
+		costs[i] = float64(int64(overlap[i]) + int64(blocks[i]))
 	}
 }
 
