@@ -20,6 +20,7 @@ import (
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/buildinfo"
+	"github.com/kvbench/kvbench/internal/parquetfile"
 )
 
 // Row is a type of row. Each has a schema of its own.
@@ -220,7 +221,11 @@ func (w *Writer[T]) Rows() int64 { return w.rows + int64(len(w.batch)) }
 // Close completes the table and puts it at its path. After an error nothing is
 // there, or what was before.
 func (w *Writer[T]) Close() error {
-	if err := errors.Join(w.flush(), w.out.Close()); err != nil {
+	err := w.flush()
+	if e := w.out.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", w.path, err), w.file.Abort())
 	}
 	return w.file.Commit()
@@ -236,6 +241,7 @@ type Reader[T Row] struct {
 	file *os.File
 	in   *parquet.GenericReader[T]
 	meta Meta
+	done int64 // rows read so far
 }
 
 // Open opens the table at path. A file that is no table of T is an error that says
@@ -270,7 +276,7 @@ func sizeOf(file *os.File) (int64, error) {
 }
 
 func open[T Row](in io.ReaderAt, size int64) (r *Reader[T], err error) {
-	defer damage(&err)
+	defer parquetfile.Recover(&err)
 	table, schema, meta, err := head(in, size)
 	if err != nil {
 		return nil, err
@@ -286,9 +292,8 @@ func open[T Row](in io.ReaderAt, size int64) (r *Reader[T], err error) {
 
 // head reads the footer of a file.
 func head(in io.ReaderAt, size int64) (table *parquet.File, schema string, meta Meta, err error) {
-	defer damage(&err)
-	if table, err = parquet.OpenFile(in, size); err != nil {
-		return nil, "", meta, fmt.Errorf("not a Parquet file, or a damaged one: %w", err)
+	if table, err = parquetfile.Open(in, size); err != nil {
+		return nil, "", meta, err
 	}
 	schema, ok := table.Lookup(SchemaKey)
 	if !ok {
@@ -302,32 +307,46 @@ func head(in io.ReaderAt, size int64) (table *parquet.File, schema string, meta 
 	return table, schema, meta, nil
 }
 
-// damage turns a panic of the decoder, which meets damaged files with some, into
-// an error.
-func damage(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("damaged Parquet file: %v", p)
-	}
-}
-
 // sameColumns checks that the columns that a file has are of the types that are
-// wanted. One that it lacks is null in every row, if it can be.
+// wanted. One that it lacks is null in every row, if it can be. As a version only
+// ever gains columns, a file that lacks some has no others either: a name in it that
+// is not known is a damaged one.
 func sameColumns(want, have *parquet.Schema) error {
+	missing := ""
 	for _, path := range want.Columns() {
 		name := strings.Join(path, ".")
 		w, _ := want.Lookup(path...)
 		h, ok := have.Lookup(path...)
 		switch {
 		case !ok && !w.Node.Optional():
-			if _, whole := have.Lookup(path[:1]...); !whole && len(path) > 1 {
-				continue // a list, empty in every row
+			if _, whole := have.Lookup(path[:1]...); whole || len(path) == 1 {
+				return fmt.Errorf("column %s is missing", name)
 			}
-			return fmt.Errorf("column %s is missing", name)
+			missing = name // a list, empty in every row
+		case !ok:
+			missing = name
 		case ok && w.Node.Type().String() != h.Node.Type().String():
 			return fmt.Errorf("column %s is of type %s, and %s is wanted", name, h.Node.Type(), w.Node.Type())
+		case w.Node.Optional() != h.Node.Optional() || w.Node.Repeated() != h.Node.Repeated():
+			return fmt.Errorf("column %s is %s, and %s is wanted", name, repetition(h.Node), repetition(w.Node))
+		}
+	}
+	for _, path := range have.Columns() {
+		if _, ok := want.Lookup(path...); !ok && missing != "" {
+			return fmt.Errorf("column %s is not known, and column %s is missing: the file is damaged, or something else wrote it", strings.Join(path, "."), missing)
 		}
 	}
 	return nil
+}
+
+func repetition(n parquet.Node) string {
+	switch {
+	case n.Optional():
+		return "one that may be null"
+	case n.Repeated():
+		return "one of lists"
+	}
+	return "one that is never null"
 }
 
 // Meta says what made the table.
@@ -337,16 +356,28 @@ func (r *Reader[T]) Meta() Meta { return r.meta }
 func (r *Reader[T]) Rows() int64 { return r.in.NumRows() }
 
 // Read fills rows with the next ones and returns how many there were. At the end
-// it returns io.EOF, perhaps with the last rows. What rows pointed to before stays
-// as it was.
-func (r *Reader[T]) Read(rows []T) (n int, err error) {
-	defer damage(&err)
+// it returns io.EOF, perhaps with the last rows; that the table has as many as it
+// says is checked then. What rows pointed to before stays as it was. rows must not
+// be empty.
+func (r *Reader[T]) Read(rows []T) (int, error) {
 	clear(rows)
-	n, err = r.in.Read(rows)
+	n, err := r.read(rows)
+	r.done += int64(n)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	if errors.Is(err, io.EOF) && r.done != r.Rows() {
+		err = fmt.Errorf("damaged Parquet file: it has %d rows, and says that it has %d", r.done, r.Rows())
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s: %w", r.path, err)
 	}
 	return n, err
+}
+
+func (r *Reader[T]) read(rows []T) (n int, err error) {
+	defer parquetfile.Recover(&err)
+	return r.in.Read(rows)
 }
 
 // Close closes the file.
@@ -364,17 +395,13 @@ func ReadAll[T Row](path string) (rows []T, err error) {
 	for {
 		n, err := r.Read(piece)
 		rows = append(rows, piece[:n]...)
-		if errors.Is(err, io.EOF) || err == nil && n == 0 {
-			break
+		if errors.Is(err, io.EOF) {
+			return rows, nil
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if have, want := int64(len(rows)), r.Rows(); have != want {
-		return nil, fmt.Errorf("%s: it has %d rows, and says that it has %d", path, have, want)
-	}
-	return rows, nil
 }
 
 // Kind returns the schema and metadata of a table of whatever type.
