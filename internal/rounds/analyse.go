@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
@@ -551,7 +552,7 @@ func (s *sample) warnings(a *Analysis) []Warning {
 		add("extended", "the plan was extended to %d rounds (%s): intervals hold their level only if that did not depend on what was seen", x.Rounds, x.Why)
 	}
 	if n := len(e.Sessions); n > 1 {
-		add("resumed", "the experiment was resumed %d times; trials on both sides of a break are further apart than others", n-1)
+		add("resumed", "the experiment was resumed %s; trials on both sides of a break are further apart than others", text.Count(n-1, "time"))
 	}
 	s.machineWarnings(add)
 	if a.Load == Between {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -467,5 +468,31 @@ func TestAmounts(t *testing.T) {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// What is said of several ratios is one line, in the order in which it came up.
+func TestRatioNotes(t *testing.T) {
+	var notes ratioNotes
+	for _, ratio := range []string{"a/base", "b/base"} {
+		notes.add(ratio, "", leftOut+"round 7")
+		notes.add(ratio, warned, "few of "+ratio[:1])
+		notes.add(ratio, warned, "noisy")
+		notes.add(ratio, warned, "noisy")
+	}
+	got := notes.lines()
+	want := []string{
+		"a/base, b/base: left out: round 7", "warning: a/base: few of a", "warning: a/base, b/base: noisy", "warning: b/base: few of b",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for i, is := range []bool{true, true, true, true} {
+		if once(got[i]) != is {
+			t.Errorf("%q holds once: %t", got[i], once(got[i]))
+		}
+	}
+	if once("noise floor, x/base: 1.0003") || once("a/base: no result: none kept up") {
+		t.Error("what belongs to one metric is said for all")
 	}
 }

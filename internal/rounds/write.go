@@ -87,7 +87,7 @@ func (a *Analysis) page(f Format) string {
 				apart = false
 				item(&b, f, line)
 			}
-			said[line] = said[line] || strings.HasPrefix(line, "warning: ")
+			said[line] = said[line] || once(line)
 		}
 		b.WriteByte('\n')
 	}
@@ -99,6 +99,47 @@ func (a *Analysis) page(f Format) string {
 		item(&b, f, "warning: "+w.Text)
 	}
 	return b.String()
+}
+
+// Beginnings of what is said of a ratio.
+const (
+	warned    = "warning: "
+	leftOut   = "left out: "
+	unbounded = "what the rounds left out would have shown is not bounded: "
+)
+
+// once is whether a line holds for every metric for which it is found, so that it is
+// enough to read it below the first.
+func once(line string) bool {
+	return strings.HasPrefix(line, warned) || strings.Contains(line, ": "+leftOut) || strings.Contains(line, ": "+unbounded)
+}
+
+// ratioNotes are what is said of the ratios of a metric; what is said of several is
+// one line.
+type ratioNotes []ratioNote
+
+type ratioNote struct {
+	ratios     []string
+	kind, text string // kind is warned, or nothing
+}
+
+func (n *ratioNotes) add(ratio, kind, text string) {
+	i := slices.IndexFunc(*n, func(o ratioNote) bool { return o.kind == kind && o.text == text })
+	if i < 0 {
+		i = len(*n)
+		*n = append(*n, ratioNote{kind: kind, text: text})
+	}
+	if of := &(*n)[i].ratios; !slices.Contains(*of, ratio) {
+		*of = append(*of, ratio)
+	}
+}
+
+func (n ratioNotes) lines() []string {
+	var out []string
+	for _, o := range n {
+		out = append(out, o.kind+strings.Join(o.ratios, ", ")+": "+o.text)
+	}
+	return out
 }
 
 // item writes a line below a table.
@@ -209,25 +250,25 @@ func (c *Comparison) cells() []string {
 
 // below is what belongs to one table.
 func (a *Analysis) below(m Metric) []string {
-	var out []string
+	var notes ratioNotes
 	for _, c := range a.Comparisons {
 		if c.Metric != m {
 			continue
 		}
-		name := c.Ratio.String()
+		say := func(kind, text string) { notes.add(c.Ratio.String(), kind, text) }
 		if c.Refused != "" {
-			out = append(out, name+": no result: "+c.Refused)
+			say("", "no result: "+c.Refused)
 			continue
 		}
 		if c.Caution != "" {
-			out = append(out, "warning: "+name+": "+c.Caution)
+			say(warned, c.Caution)
 		}
 		if c.LeftOut != "" {
-			out = append(out, name+": left out: "+c.LeftOut)
+			say("", leftOut+c.LeftOut)
 			if w := c.Result.WorstCase; w.Ok() {
-				out = append(out, fmt.Sprintf("%s: whatever these would have shown: %s", name, intervalText(w, false)))
+				say("", "whatever the rounds left out would have shown: "+intervalText(w, false))
 			} else if len(c.Result.Pairs.Kept) > 0 {
-				out = append(out, fmt.Sprintf("%s: what these would have shown is not bounded: %s", name, w.Explain()))
+				say("", unbounded+w.Explain())
 			}
 		}
 		if n := len(c.Result.Pairs.Kept); n > 0 && n < stats.MinValues {
@@ -235,15 +276,16 @@ func (a *Analysis) below(m Metric) []string {
 			if n > 2 {
 				what = fmt.Sprintf("too few for an interval, which needs %d", stats.MinValues)
 			}
-			out = append(out, fmt.Sprintf("%s: %d rounds: %s", name, n, what))
+			say("", fmt.Sprintf("%d rounds: %s", n, what))
 		}
 		for _, w := range c.Result.Warnings {
 			if w.Name == stats.WarnFewPairs && len(c.Result.Pairs.Kept) < stats.MinValues || w.Name == stats.WarnDropped {
 				continue // said above
 			}
-			out = append(out, "warning: "+name+": "+w.Text)
+			say(warned, w.Text)
 		}
 	}
+	out := notes.lines()
 	for _, c := range a.Floor {
 		if c.Metric != m {
 			continue
