@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
 )
 
 const (
@@ -484,6 +486,71 @@ func TestParquetTable(t *testing.T) {
 	} {
 		if _, err := NewReader(tc.in, "t", tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// TestParquetTableOfOthers reads tables with other columns than ours: such as could
+// be read as ours, with null or 0 for what is not there.
+func TestParquetTableOfOthers(t *testing.T) {
+	type row struct {
+		Timestamp *float64 `parquet:"timestamp_ms,optional"`
+		Delay     *float64 `parquet:"delay_ms,optional"`
+		Session   *string  `parquet:"session_id,optional"`
+		Input     *int32   `parquet:"input_tokens,optional"`
+		Output    *int32   `parquet:"output_tokens,optional"`
+		HashIDs   []uint64 `parquet:"hash_ids,list"`
+	}
+	type misnamed struct {
+		Timestamp *float64 `parquet:"timestamp_mz,optional"`
+		Delay     *float64 `parquet:"delay_ms,optional"`
+		Session   *string  `parquet:"session_id,optional"`
+		Input     int32    `parquet:"input_tokens"`
+		Output    int32    `parquet:"output_tokens"`
+		HashIDs   []uint64 `parquet:"hash_ids,list"`
+	}
+	type other struct {
+		Timestamp *string  `parquet:"timestamp_ms,optional"`
+		Delay     *float64 `parquet:"delay_ms,optional"`
+		Session   *string  `parquet:"session_id,optional"`
+		Input     int32    `parquet:"input_tokens"`
+		Output    int32    `parquet:"output_tokens"`
+		HashIDs   []uint64 `parquet:"hash_ids,list"`
+	}
+	at, in, out := 7.0, int32(700), int32(5)
+	meta := []parquet.WriterOption{parquet.KeyValueMetadata(ParquetSchemaKey, ParquetSchema), parquet.KeyValueMetadata(ParquetBlockSizeKey, "512")}
+	for name, c := range map[string]struct {
+		write func(io.Writer) error
+		want  string // "": it is read
+	}{
+		"may be null": {func(w io.Writer) error {
+			return parquet.Write(w, []row{{Timestamp: &at, Input: &in, Output: &out, HashIDs: []uint64{1, 2}}}, meta...)
+		}, ""},
+		"null": {func(w io.Writer) error {
+			return parquet.Write(w, []row{{Timestamp: &at, Output: &out, HashIDs: []uint64{1, 2}}}, meta...)
+		}, "column input_tokens has nulls"},
+		"other name": {func(w io.Writer) error {
+			return parquet.Write(w, []misnamed{{Timestamp: &at, Input: in}}, meta...)
+		}, "column timestamp_ms is missing"},
+		"other type": {func(w io.Writer) error { return parquet.Write(w, []other{{Input: in}}, meta...) }, "column timestamp_ms is of type"},
+	} {
+		var b bytes.Buffer
+		if err := c.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewReader(bytes.NewReader(b.Bytes()), "t", ReaderOptions{})
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
+			continue
+		}
+		var q Request
+		if err == nil {
+			err = r.Read(&q)
+		}
+		if err != nil || q.Timestamp != at || q.InputLength != int(in) || q.OutputLength != int(out) || len(q.HashIDs) != 2 {
+			t.Errorf("%s: %v, %+v", name, err, q)
 		}
 	}
 }

@@ -7,8 +7,11 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/kvbench/kvbench/internal/parquetfile"
 )
 
 const parquetMagic = "PAR1"
@@ -118,6 +121,7 @@ type parquetReader struct {
 	rows [64]parquetRow
 	n, i int
 	line int
+	done int64 // rows read from the file so far
 	end  error
 }
 
@@ -135,7 +139,7 @@ func (r *Reader) openParquet(in io.Reader) (err error) {
 			err = badParquet(fmt.Errorf("%v", p))
 		}
 	}()
-	f, err := parquet.OpenFile(at, size)
+	f, err := parquetfile.Open(at, size)
 	if err != nil {
 		return badParquet(err)
 	}
@@ -157,8 +161,40 @@ func (r *Reader) openParquet(in io.Reader) (err error) {
 	if params, ok := f.Lookup(ParquetGeneratorKey); ok && json.Valid([]byte(params)) {
 		r.generator = json.RawMessage(params)
 	}
+	if err := checkColumns(f); err != nil {
+		return badParquet(err)
+	}
 	r.table = &parquetReader{r: r, in: parquet.NewGenericReader[parquetRow](f)}
 	r.free = func() { r.table.in.Close() }
+	return nil
+}
+
+// checkColumns holds the columns to those of parquetRow. Without this, what a file
+// lacks or has under another name would be null or 0 in every row.
+func checkColumns(f *parquet.File) error {
+	have := f.Schema()
+	want := parquet.SchemaOf(parquetRow{})
+	for _, path := range want.Columns() {
+		name := strings.Join(path, ".")
+		w, _ := want.Lookup(path...)
+		h, ok := have.Lookup(path...)
+		switch {
+		case !ok:
+			return fmt.Errorf("column %s is missing", name)
+		case h.Node.Type().String() != w.Node.Type().String():
+			return fmt.Errorf("column %s is of type %s, and %s is wanted", name, h.Node.Type(), w.Node.Type())
+		case h.Node.Repeated() != w.Node.Repeated():
+			return fmt.Errorf("column %s is of single values and one of lists is wanted, or the other way round", name)
+		case h.Node.Optional() && !w.Node.Optional():
+			// Other programs write all columns so, and nulls would become 0.
+			groups := f.Metadata().RowGroups
+			for i := range groups {
+				if n := groups[i].Columns[h.ColumnIndex].MetaData.Statistics.NullCount; n > 0 {
+					return fmt.Errorf("column %s has nulls, %d of them in row group %d; give it a value in every row", name, n, i)
+				}
+			}
+		}
+	}
 	return nil
 }
 
@@ -184,10 +220,14 @@ func (p *parquetReader) read(req *Request) (err error) {
 				p.end = &ParseError{File: p.r.name, Err: badParquet(err)}
 			}
 		}
+		if p.n == 0 && p.end == nil {
+			p.end = io.EOF
+		}
+		p.done += int64(p.n)
+		if have := p.in.NumRows(); p.end == io.EOF && p.done != have {
+			p.end = &ParseError{File: p.r.name, Err: badParquet(fmt.Errorf("it has %d rows, and says that it has %d", p.done, have))}
+		}
 		if p.n == 0 {
-			if p.end == nil {
-				p.end = io.EOF
-			}
 			return p.end
 		}
 	}
