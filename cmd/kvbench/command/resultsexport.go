@@ -30,8 +30,11 @@ in another format. docs/formats.md describes the columns. Folders are searched.
 
 The format benchfmt has the valid trials of measured rounds, for benchstat.`,
 		Args: someArgs("PATH: a file or folder"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
+			if named, ok := archive.FormatOf(out); ok && !cmd.Flags().Changed("format") {
+				format = string(named)
+			}
 			if e.Format, err = archive.ParseFormat(format); err != nil {
 				return fmt.Errorf("--format: %w", err)
 			}
@@ -56,7 +59,7 @@ The format benchfmt has the valid trials of measured rounds, for benchstat.`,
 	fl := cmd.Flags()
 	fl.StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	fl.BoolVar(&e.Overwrite, "overwrite", false, "replace the file of --out if it exists")
-	fl.StringVar(&format, "format", string(archive.Parquet), "how to write: "+strings.Join(archive.Formats(), ", "))
+	fl.StringVar(&format, "format", string(archive.Parquet), "how to write: "+strings.Join(archive.Formats(), ", ")+"; left out, the name of --out says it")
 	fl.StringSliceVar(&e.Metrics, "metric", nil, "metrics of the format benchfmt (default: throughput, latencies, memory)")
 	_ = cmd.RegisterFlagCompletionFunc("format", fixed(archive.Formats()...))
 	_ = cmd.RegisterFlagCompletionFunc("metric", fixed(rounds.Metrics()...))
