@@ -191,6 +191,17 @@ func (a *arena) words(r ref) int {
 	return int(a.slabs[r>>chunkBits].size)
 }
 
+// pieces returns how many are given out.
+func (a *arena) pieces() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, s := range a.slabs {
+		n += int(s.used)
+	}
+	return n
+}
+
 func (a *arena) bytes() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

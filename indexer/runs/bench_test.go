@@ -2,7 +2,11 @@ package runs
 
 import (
 	"os"
+	"runtime"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/flat"
@@ -25,7 +29,12 @@ func BenchmarkCorpus(b *testing.B) {
 	for _, mode := range []string{"apply", "mixed"} {
 		for _, f := range []indexer.Factory{flat.Factory(), Factory()} {
 			b.Run(mode+"/"+f.Name, func(b *testing.B) {
+				// A thread's own CPU time says more than the clock on a machine
+				// that does other things.
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
 				var ops int64
+				var cpu time.Duration
 				for b.Loop() {
 					b.StopTimer()
 					x, err := f.New(indexer.Config{Threads: 1, Slots: len(c.Ranks)})
@@ -39,6 +48,7 @@ func BenchmarkCorpus(b *testing.B) {
 					var ev indexer.Event
 					var ans indexer.Answer
 					ans.Grow(len(c.Ranks))
+					before := threadTime(b)
 					b.StartTimer()
 					for i := range c.Ops {
 						op := &c.Ops[i]
@@ -52,6 +62,7 @@ func BenchmarkCorpus(b *testing.B) {
 						}
 					}
 					b.StopTimer()
+					cpu += threadTime(b) - before
 					pairs, bytes := 0, int64(0)
 					for i := range c.Ranks {
 						pairs += w.Blocks(indexer.Slot(i))
@@ -66,8 +77,17 @@ func BenchmarkCorpus(b *testing.B) {
 					}
 					b.StartTimer()
 				}
+				b.ReportMetric(float64(cpu.Nanoseconds())/float64(ops), "cpu-ns/block")
 				b.ReportMetric(float64(ops)/b.Elapsed().Seconds()/1e6, "Mblocks/s")
 			})
 		}
 	}
+}
+
+func threadTime(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -53,11 +52,12 @@ func (x *Index) Check() error {
 		for _, t := range w.trims {
 			refs[t.run] += segRef
 		}
+		pieces := 0
 		for slot, r := range w.ranks {
 			if r == nil {
 				continue
 			}
-			if err := r.check(); err != nil {
+			if err := w.check(r); err != nil {
 				return fmt.Errorf("runs: slot %d: %w", slot, err)
 			}
 			for id, s := range r.segs {
@@ -68,11 +68,17 @@ func (x *Index) Check() error {
 					return fmt.Errorf("runs: slot %d has place %d of run %d, which has %d", slot, end-1, s.run, len(x.content(s.run)))
 				}
 				segs[held{s.run, indexer.Slot(slot)}] = s
+				if s.room != 0 {
+					pieces++
+				}
 				refs[s.run] += segRef
 				if s.holed {
 					refs[s.run] += holedRef
 				}
 			}
+		}
+		if n := w.names.pieces(); n != pieces {
+			return fmt.Errorf("runs: %d pieces hold names, the segments have %d", n, pieces)
 		}
 	}
 	var err error
@@ -104,7 +110,7 @@ func (x *Index) Check() error {
 		}
 		x.holders(r, func(slot indexer.Slot, cutoff uint32) {
 			found++
-			if s, ok := segs[held{r, slot}]; !ok || s.cutoff != cutoff {
+			if s, ok := segs[held{r, slot}]; !ok || uint32(s.cutoff) != cutoff {
 				fail("run %d has slot %d with cutoff %d, which its rank does not know", r, slot, cutoff)
 			}
 		})
@@ -122,10 +128,7 @@ func (x *Index) Check() error {
 
 // end returns the offset behind the last place of a segment.
 func (r *rank) end(seg uint32) uint32 {
-	end := uint32(0)
-	if g := r.segs[seg].tail; g != 0 {
-		end = uint32(r.granules[g].ord)*8 + uint32(bits.Len8(r.granules[g].live))
-	}
+	end := uint32(r.segs[seg].length)
 	for _, c := range r.extra.cells {
 		if c.value != 0 && uint32(c.key>>32) == seg {
 			end = max(end, uint32(c.key))
@@ -135,15 +138,54 @@ func (r *rank) end(seg uint32) uint32 {
 }
 
 // check verifies what a rank knows against itself.
-func (r *rank) check() error {
-	used, live, segments := 0, 0, 0
+func (w *Writer) check(r *rank) error {
+	live, bare, segments := 0, 0, 0
+	names := map[uint64]spot{}
 	aliased := map[uint64]uint64{}
+	for id := range r.segs {
+		s := &r.segs[id]
+		if s.run == 0 {
+			if s.length != 0 || s.hinted {
+				return fmt.Errorf("segment %d is free and in a wrong state: %+v", id, *s)
+			}
+			continue
+		}
+		segments++
+		if r.segment(s.run) != uint32(id) || s.dirty || s.receded || s.resident == 0 || s.cutoff != s.published || s.holed != (s.resident > s.cutoff) {
+			return fmt.Errorf("segment %d of run %d is in a wrong state: %+v", id, s.run, *s)
+		}
+		if s.length > s.room || s.room != 0 && int(s.room) != w.names.words(s.names) {
+			return fmt.Errorf("run %d: %d lanes of %d are used", s.run, s.length, s.room)
+		}
+		lanes := w.lanes(s)
+		if len(lanes) > 0 && lanes[len(lanes)-1] == 0 {
+			return fmt.Errorf("run %d: the last of %d lanes has no name", s.run, len(lanes))
+		}
+		for off, name := range lanes {
+			if name == 0 {
+				continue
+			}
+			live++
+			if !s.hinted {
+				bare++
+			} else if at, ok := w.hinted(r, name); !ok || at != (spot{uint32(id), uint32(off)}) {
+				return fmt.Errorf("hash %x has no hint", name)
+			}
+			if at, twice := names[name]; twice {
+				return fmt.Errorf("hash %x names place %d of run %d and place %d of run %d", name, off, s.run, at.off, r.segs[at.seg].run)
+			}
+			names[name] = spot{uint32(id), uint32(off)}
+			if !r.filter.has(mix(name)) {
+				return fmt.Errorf("hash %x is not in the filter", name)
+			}
+		}
+	}
 	for _, c := range r.aliases.cells {
 		if c.value == 0 {
 			continue
 		}
 		aliased[c.value]++
-		if r.find(c.key) != 0 {
+		if _, ok := names[c.key]; ok {
 			return fmt.Errorf("hash %x is a name and an alias", c.key)
 		}
 	}
@@ -160,32 +202,11 @@ func (r *rank) check() error {
 		if s.run == 0 {
 			continue
 		}
-		segments++
-		if r.segment(s.run) != uint32(id) || s.dirty || s.receded || s.resident == 0 || s.cutoff != s.published || s.holed != (s.resident > s.cutoff) {
-			return fmt.Errorf("segment %d of run %d is in a wrong state: %+v", id, s.run, *s)
-		}
 		places := map[uint32]bool{}
-		prev := uint32(0)
-		for g := s.head; g != 0; g = r.granules[g].next {
-			gr := &r.granules[g]
-			if gr.seg != uint32(id) || gr.prev != prev || gr.live == 0 || prev != 0 && r.granules[prev].ord >= gr.ord {
-				return fmt.Errorf("granule %d of run %d is in a wrong state: %+v", g, s.run, *gr)
+		for off, name := range w.lanes(s) {
+			if name != 0 {
+				places[uint32(off)] = true
 			}
-			used++
-			prev = g
-			for lane := range uint32(8) {
-				if gr.live>>lane&1 == 0 {
-					continue
-				}
-				live++
-				places[uint32(gr.ord)*8+lane] = true
-				if name := r.names[g*8+lane]; r.find(name) != g*8+lane {
-					return fmt.Errorf("hash %x cannot be found", name)
-				}
-			}
-		}
-		if prev != s.tail {
-			return fmt.Errorf("the granules of run %d end at %d, want %d", s.run, prev, s.tail)
 		}
 		for key := range aliased {
 			if uint32(key>>32) == uint32(id) {
@@ -196,19 +217,46 @@ func (r *rank) check() error {
 		for places[cutoff] {
 			cutoff++
 		}
-		if int(s.resident) != len(places) || s.cutoff != cutoff {
+		if int(s.resident) != len(places) || uint32(s.cutoff) != cutoff {
 			return fmt.Errorf("run %d: %d places, cutoff %d; counted %d and %d", s.run, s.resident, s.cutoff, len(places), cutoff)
 		}
 	}
-	if used != r.inUse || live != r.live || segments != r.byRun.used {
-		return fmt.Errorf("%d granules, %d names, %d segments; counted %d, %d and %d", r.inUse, r.live, r.byRun.used, used, live, segments)
+	if live != r.live || segments != r.byRun.used {
+		return fmt.Errorf("%d names, %d segments; counted %d and %d", r.live, r.byRun.used, live, segments)
+	}
+	if bare > r.bare {
+		return fmt.Errorf("%d names have no hint and are in no segment that has; the count says at most %d", bare, r.bare)
+	}
+	if err := r.filter.check(); err != nil {
+		return err
 	}
 	free := 0
-	for g := r.freed; g != 0; g = r.granules[g].next {
+	for id := r.freeSeg; id != 0; id = r.segs[id].names {
 		free++
 	}
-	if n := max(0, len(r.granules)-1); used+free != n || len(r.names) != 8*len(r.granules) {
-		return fmt.Errorf("%d of %d granules are used and %d free", used, n, free)
+	if n := max(0, len(r.segs)-1); segments+free != n {
+		return fmt.Errorf("%d of %d segments are used and %d free", segments, n, free)
+	}
+	return nil
+}
+
+// check verifies that lanes are used from the lowest on and counted.
+func (f *filter) check() error {
+	used := 0
+	for i, word := range f.words {
+		n := 0
+		for ; n < 4 && word>>(16*n)&lane != 0; n++ {
+			if word>>(16*n)&(1<<15) == 0 {
+				return fmt.Errorf("lane %d of word %d of the filter has no highest bit", n, i)
+			}
+		}
+		if n < 4 && word>>(16*n) != 0 || n < 4 && equal(word, tombstone) != 0 {
+			return fmt.Errorf("word %d of the filter is %x", i, word)
+		}
+		used += n
+	}
+	if used != f.used {
+		return fmt.Errorf("%d lanes of the filter are used, the count says %d", used, f.used)
 	}
 	return nil
 }
@@ -234,12 +282,13 @@ func (x *Index) Shape() indexer.Shape {
 
 // Memory implements indexer.MemoryReporter.
 func (x *Index) Memory() []indexer.MemoryPart {
-	var private int64
+	var names, private int64
 	for _, w := range x.writers {
 		if w == nil {
 			continue
 		}
-		private += int64(cap(w.ranks))*8 + int64(cap(w.fresh))*4 + int64(cap(w.dirty))*4 + int64(cap(w.aliases))*8 + int64(cap(w.limbo.items))*16
+		names += w.names.bytes()
+		private += int64(cap(w.ranks))*8 + int64(cap(w.fresh))*12 + int64(cap(w.kept))*8 + int64(cap(w.dirty))*4 + int64(cap(w.aliases))*8 + int64(cap(w.limbo.items))*16
 		for _, r := range w.ranks {
 			if r != nil {
 				private += r.bytes()
@@ -249,6 +298,7 @@ func (x *Index) Memory() []indexer.MemoryPart {
 	return []indexer.MemoryPart{
 		{Name: "runs", Bytes: x.mem.bytes()},
 		{Name: "directory", Bytes: int64(len(*x.dir.buckets.Load())) * 4},
+		{Name: "names", Bytes: names},
 		{Name: "ranks", Bytes: private},
 		{Name: "fixed", Bytes: int64(unsafe.Sizeof(*x))},
 	}

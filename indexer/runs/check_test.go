@@ -39,28 +39,32 @@ func TestCheckFindsDamage(t *testing.T) {
 				}
 			}
 		},
-		"a wrong number of runs":       func(x *Index, _ *Writer) { x.dir.count.Add(1) },
-		"a wrong number of names":      func(_ *Index, w *Writer) { w.ranks[0].live++ },
-		"a wrong number of granules":   func(_ *Index, w *Writer) { w.ranks[0].inUse++ },
-		"a lost name":                  func(_ *Index, w *Writer) { w.ranks[0].granules[1].live &^= 1 },
-		"a changed name":               func(_ *Index, w *Writer) { w.ranks[0].names[9] = 99 },
-		"an empty index":               func(_ *Index, w *Writer) { clear(w.ranks[0].index) },
-		"a granule of another place":   func(_ *Index, w *Writer) { w.ranks[0].granules[1].ord = 7 },
-		"a granule of another segment": func(_ *Index, w *Writer) { w.ranks[0].granules[2].seg++ },
-		"a broken list of granules":    func(_ *Index, w *Writer) { w.ranks[0].granules[2].prev = 0 },
-		"a wrong end of the granules":  func(_ *Index, w *Writer) { w.ranks[0].segs[1].tail = 1 },
-		"a lost granule": func(_ *Index, w *Writer) {
-			w.ranks[0].grow()
-			w.ranks[0].granules = append(w.ranks[0].granules, granule{})
+		"a wrong number of runs":     func(x *Index, _ *Writer) { x.dir.count.Add(1) },
+		"a wrong number of names":    func(_ *Index, w *Writer) { w.ranks[0].live++ },
+		"a lost name":                func(_ *Index, w *Writer) { w.lanes(&w.ranks[0].segs[1])[3] = 0 },
+		"a lost last name":           func(_ *Index, w *Writer) { w.lanes(&w.ranks[0].segs[1])[19] = 0 },
+		"a changed name":             func(_ *Index, w *Writer) { w.lanes(&w.ranks[0].segs[1])[3] = 99 },
+		"a name twice":               func(_ *Index, w *Writer) { l := w.lanes(&w.ranks[0].segs[1]); l[3] = l[4] },
+		"an empty filter":            func(_ *Index, w *Writer) { clear(w.ranks[0].filter.words) },
+		"a tag that is not counted":  func(_ *Index, w *Writer) { w.ranks[0].filter.used++ },
+		"a tag without its bit":      func(_ *Index, w *Writer) { w.ranks[0].filter.words[0] &^= 1 << 15; w.ranks[0].filter.words[0] |= 1 },
+		"a gap between tags":         func(_ *Index, w *Writer) { w.ranks[0].filter.words[0] |= 1 << 63 },
+		"names that a search misses": func(_ *Index, w *Writer) { w.ranks[0].bare = 0 },
+		"names without the hints":    func(_ *Index, w *Writer) { w.ranks[0].segs[1].hinted = true },
+		"more lanes than there are":  func(_ *Index, w *Writer) { w.ranks[0].segs[1].room = 4 },
+		"a leaked piece":             func(_ *Index, w *Writer) { w.names.alloc(8) },
+		"a free segment that has hints": func(_ *Index, w *Writer) {
+			w.ranks[0].segs = append(w.ranks[0].segs, segment{hinted: true})
 		},
+		"a lost segment":                 func(_ *Index, w *Writer) { w.ranks[0].segs = append(w.ranks[0].segs, segment{}) },
 		"a wrong number of places":       func(_ *Index, w *Writer) { w.ranks[0].segs[1].resident++ },
 		"a cutoff that is not published": func(_ *Index, w *Writer) { w.ranks[0].segs[1].published-- },
 		"a segment left dirty":           func(_ *Index, w *Writer) { w.ranks[0].segs[1].dirty = true },
 		"a hole that is not published":   func(_ *Index, w *Writer) { w.ranks[0].segs[1].holed = true },
 		"a run without its segment":      func(_ *Index, w *Writer) { w.ranks[0].byRun.take(uint64(w.ranks[0].segs[1].run)) },
-		"an alias that is also a name":   func(_ *Index, w *Writer) { w.ranks[0].addAlias(1, 1, 0) },
-		"an alias that is not counted":   func(_ *Index, w *Writer) { w.ranks[0].aliases.add(500, placeKey(1, 0)) },
-		"a count without its alias":      func(_ *Index, w *Writer) { w.ranks[0].extra.add(placeKey(1, 3), 1) },
+		"an alias that is also a name":   func(_ *Index, w *Writer) { w.ranks[0].addAlias(1, spot{1, 0}) },
+		"an alias that is not counted":   func(_ *Index, w *Writer) { w.ranks[0].aliases.add(500, placeKey(spot{1, 0})) },
+		"a count without its alias":      func(_ *Index, w *Writer) { w.ranks[0].extra.add(placeKey(spot{1, 3}), 1) },
 	}
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

@@ -36,31 +36,43 @@
 //
 // # Private: names
 //
-// Only a rank's event thread knows which sequence hash names which place. Names
-// lie in granules of eight along their run, so that neighbours in a prompt are
-// neighbours in memory:
+// Only a rank's event thread knows which sequence hash names which place
+// (rank.go). What a rank has of a run is a segment, and the names of a segment lie
+// beside each other, in the order of the run, in a piece of the writer's arena. A
+// lane without a name is 0; behind the last name a segment has no lanes.
 //
-//	segment of run A                index: cells of 4 bytes
-//	   │ head            tail       ┌─────┬─────┬───┬─────┬───
-//	   ▼                  ▼         │tag│p│tag│p│ 0 │tag│p│…
-//	[a b c d e f g h] ⇄ [i j · · · · · ·]   └─────┴──┬──┴───┴─────┴───
-//	 granule 1, live 11111111   granule 5, live 11000000        p = granule*8 + lane
+//	segment: run A, cutoff 6            lanes: names of the places
+//	  names ───────────────────────────►┌────┬────┬────┬────┬────┬────┬──────┐
+//	  up: where the run's parent is     │ n0 │ n1 │ n2 │ n3 │ n4 │ n5 │ room │
+//	                                    └────┴────┴────┴────┴────┴────┴──────┘
 //
-// A granule says which segment and which eight offsets it is, and which of its
-// lanes are live. The index is a hash table from name to position: a cell has the
-// position and, in the bits that are left over, a part of the name's hash. Cells
-// are never deleted. A name that goes clears its lane's live bit; the cell stays
-// and is recognised, since the lane is not live or has another name by now. When
-// too many cells are used the index is made anew from the granules.
+// Two questions are asked about names, and neither has an exact table: that would
+// be a visit to memory that is in no cache for each name that comes and for each
+// that goes.
 //
-// Removals do not use the index as a rule. Engines evict prompts from the end,
-// so the next victim is first looked for beside the last one, backwards in its
-// granule. Names that are stored are looked up one by one all the same, because a
-// name must not get a second place; the index lines of the next 64 names are
-// touched before, so that these waits for memory overlap.
+//	Is this name new?   A name must not get a second place. The filter (filter.go)
+//	                    has a tag of 16 bits for each name, and says "no" or
+//	                    "perhaps"; it says "perhaps" wrongly once in 10,000 times.
+//	Where is it?        Engines evict prompts from the end: the next victim is
+//	                    looked for before the last one, then around it. Parents and
+//	                    first victims are ends of what was stored: the last few
+//	                    ends are listed, and older ones have a hint (hints.go).
+//
+// If neither helps, all lanes are searched, which is exact. Searches need credit,
+// which names bring that are stored; without it all names get a hint, once. So an
+// engine that evicts in no order costs a hint for each name, and no more.
+//
+// A name that goes stays in the filter at first: taking it out would be a visit as
+// well, and most names never come back. The filter is made anew from the lanes when
+// it is full of such tags. If they do come back, the filter errs and a search
+// follows; when that happens twice in a row, names are taken out as they go for a
+// while (rank.erred).
+//
+// The words of the filter for up to 64 names of an event are loaded before the first
+// of them is looked at, so that these waits for memory overlap.
 //
 // Two names of one place are rare (two names of an engine collide in content).
-// The second one, an alias, lies in a table of its own.
+// The second one, an alias, lies in a table of its own. So does the name 0.
 //
 // # Protocol
 //
@@ -130,17 +142,20 @@
 // query leaves the run at c, it goes on in a child that the rank holds, and while
 // the rank does, no content goes on at c as that child begins.
 //
-// Conflicts: all names of an event are looked up before anything of it is
+// Conflicts: all names of an event are looked at before anything of it is
 // published. An event that would give a name a second place is taken back name by
-// name, and no reader can have seen a part of it.
+// name, and no reader can have seen a part of it. A name has one lane at most, and
+// the filter has all names that have one; so a name that it has not is new, and one
+// that is found, however it was found, is in the only place that it has.
 //
 // Check (check.go) counts all of this anew: references, holders, cutoffs against
-// live lanes, every name through the index, every run through the directory.
+// lanes, every name through the filter, every run through the directory.
 //
 // # Limits
 //
 // A run has at most 4,096 blocks; a longer sequence goes on in a child. A rank
-// has at most 2^31 positions, and all runs together 32 GiB. A rank that joins a
+// has at most 2^27 segments; all runs together, and the names of one event thread,
+// have at most 32 GiB. A rank that joins a
 // run passes its full blocks of holders, one for 30 ranks; a query of one rank
 // reads them. A dead tail stays while
 // a rank holds places behind a hole in the run, while a child hung as deep and

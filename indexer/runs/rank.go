@@ -1,60 +1,74 @@
 package runs
 
 import (
-	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/kvbench/kvbench/indexer"
 )
 
 // rank is what only its event thread knows: which sequence hash names which
-// place. Names lie in granules of eight, in the order of their run, so that
-// neighbours in a prompt are neighbours in memory; see the package comment.
+// place. The names of a segment lie beside each other in the order of its run, in
+// a piece of the writer's arena; see the package comment.
 type rank struct {
 	slot indexer.Slot
-	live int // names in granules
+	live int // names in lanes
 
-	// names[8*g+i] is lane i of granule g; granule 0 is not used, so position 0
-	// is none.
-	names    []uint64
-	granules []granule
-	freed    uint32 // first free granule, chained by next
-	inUse    int    // granules
-
-	// index finds positions by name; see probe.
-	index   []uint32
-	entries int  // cells that are not 0, stale ones included
-	posBits uint // bits of a cell that are the position
+	filter filter // says of most names that the rank does not have them
+	stale  int    // names that went and are in the filter
+	eager  int    // so many names to come before names are left in it again
+	missed int    // names that came since a search found that the filter erred
+	hints  hints  // says of some names where they are
 
 	segs    []segment // segment 0 is not used
-	freeSeg uint32    // first free segment, chained by head
+	freeSeg uint32    // first free segment, chained by names
 	byRun   table     // run -> segment
 
+	// Names that came since all were hinted: at most so many need a search.
+	bare   int
+	credit int // lanes that searches may look at, see find
+
+	// Where the next victim is expected.
+	next spot
+
+	// The last names of the last events that stored something: what continues
+	// them comes soon. They get a hint when they leave the list.
+	endNames [recentEnds]uint64
+	ends     [recentEnds]spot
+	oldest   uint8
+
 	// A second name of a place is an alias. Engines do not send any unless two
-	// of their names collide in content, so they may be slow.
+	// of their names collide in content, so they may be slow. So may the name 0,
+	// which marks a lane without a name and is always an alias.
 	aliases table // name -> segment << 32 | offset + 1
 	extra   table // segment << 32 | offset + 1 -> its number of aliases
 }
 
-// granule says where eight names belong.
-type granule struct {
-	seg        uint32
-	next, prev uint32 // of the segment, by offset; 0: none
-	ord        uint16 // offset of lane 0 / 8
-	live       uint8  // lanes whose name is live
-}
+const recentEnds = 8
+
+// spot is a place as its rank knows it. Segment 0 is none.
+type spot struct{ seg, off uint32 }
 
 // segment is what a rank has of a run.
 type segment struct {
-	run        ref
-	hold       holder
-	head, tail uint32 // granules
-	cutoff     uint32 // places [0, cutoff) are held
-	published  uint32
-	resident   uint32 // places that are held
-	dirty      bool
-	holed      bool // places behind the cutoff are held, as published
-	receded    bool // the event took places away from the run's end, perhaps
+	run   ref
+	hold  holder
+	names ref // piece of the writer's arena; 0: none
+
+	room   uint16 // lanes of the piece
+	length uint16 // lanes in use; the last of them has a name
+	cutoff uint16 // places [0, cutoff) are held
+	// cutoff that readers see
+	published uint16
+	resident  uint16 // places that are held
+
+	upOff uint16 // the run hangs at this offset of
+	up    uint32 // this segment, or did when this one was opened
+
+	dirty   bool
+	holed   bool // places behind the cutoff are held, as published
+	receded bool // the event took places away from the run's end, perhaps
+	hinted  bool // every name has a hint
 }
 
 // blocks returns the number of names.
@@ -65,283 +79,332 @@ func mix(name uint64) uint64 {
 	return h ^ h>>29
 }
 
-// probe looks a name up. A cell holds a position and as many bits of the name's
-// hash as have room beside it. Cells are only ever added: when a name goes, its
-// cell stays behind and is recognised by the lane, which is not live or has
-// another name. pos is 0 if the name has none, and cell is then where it may be
-// added.
-func (r *rank) probe(name uint64) (pos, cell, tag uint32) {
-	h := mix(name)
-	index := r.index
-	i := uint32(uint64(uint32(h>>32)) * uint64(len(index)) >> 32)
-	posMask := uint32(1)<<r.posBits - 1
-	tag = uint32(h) &^ posMask
-	for {
-		if int(i) >= len(index) {
-			i = 0
-		}
-		e := index[i]
-		if e == 0 {
-			return 0, i, tag
-		}
-		if e&^posMask == tag {
-			pos = e & posMask
-			if r.names[pos] == name && r.granules[pos/8].live>>(pos%8)&1 != 0 {
-				return pos, i, tag
-			}
-		}
-		i++
+// lanes returns the lanes in use of a segment.
+func (w *Writer) lanes(s *segment) []uint64 {
+	if s.length == 0 {
+		return nil
 	}
+	return w.names.at(s.names)[:s.length]
 }
 
-// warmAhead is how many names are touched at a time.
-const warmAhead = 64
-
-// touch loads the cells where names begin to be looked for. The index of a rank
-// is rarely in a cache when its event comes, and whether a cell is free cannot be
-// guessed: looking names up one by one waits for one line after the other, while
-// these loads wait together.
-func (r *rank) touch(names []uint64) (sum uint32) {
-	n := uint64(len(r.index))
-	for _, name := range names {
-		sum += r.index[uint64(uint32(mix(name)>>32))*n>>32]
+// isNamed says whether a name is that of a spot's lane. Any spot may be asked for,
+// one that does not exist any more too.
+func (w *Writer) isNamed(r *rank, at spot, name uint64) bool {
+	if int(at.seg) >= len(r.segs) {
+		return false
 	}
-	return sum
+	s := &r.segs[at.seg]
+	return at.off < uint32(s.length) && name != 0 && w.names.at(s.names)[at.off] == name
 }
 
-// find returns the position of a name, 0 if it has none.
-func (r *rank) find(name uint64) uint32 {
-	if r.live == 0 {
-		return 0
-	}
-	pos, _, _ := r.probe(name)
-	return pos
-}
-
-// held returns the place of a name, as a segment and an offset.
-func (r *rank) held(name uint64) (seg, off uint32, ok bool) {
-	if pos := r.find(name); pos != 0 {
-		g := &r.granules[pos/8]
-		return g.seg, uint32(g.ord)*8 + pos%8, true
-	}
-	if v := r.aliases.get(name); v != 0 {
-		return uint32(v >> 32), uint32(v) - 1, true
-	}
-	return 0, 0, false
-}
-
-// The index has cellsPerName cells for each name when it is made, and is made
-// again when so many sixteenths of them are used. Every name that went leaves a
-// cell behind: where as many go as come, 3/8 of the cells are filled between two
-// makings, each of which fills 1/2.
+// A search that looks at few lanes is free. Others need credit: each name that is
+// stored gives some. A search without it gives all names hints instead, so that an
+// engine that asks for names nobody expects costs a hint for each name at most.
 const (
-	cellsPerName = 2
-	fullOf16     = 14
-	minCells     = 32
+	freeSearch   = 512
+	searchCredit = 8
+	maxCredit    = 1 << 19
+	nearbySearch = 64 // lanes on each side of an expected place
 )
 
-// reserve makes room for n more names in the index, and positions for them.
-func (r *rank) reserve(n int) {
-	// Positions may grow by a granule for each name, if each is alone in one.
-	most := uint64(len(r.granules)+n+1) * 8
-	if 16*(r.entries+n) <= fullOf16*len(r.index) && most <= 1<<r.posBits {
-		return
+// find returns where the lane of a name is.
+func (w *Writer) find(r *rank, name uint64) (spot, bool) {
+	if name == 0 || r.live == 0 {
+		return spot{}, false
 	}
-	r.rebuild(n)
+	if at, ok := w.hinted(r, name); ok {
+		return at, true
+	}
+	if !r.filter.has(mix(name)) {
+		return spot{}, false
+	}
+	cost := min(r.bare, r.live)
+	if cost == 0 {
+		return spot{}, false
+	}
+	if cost > freeSearch {
+		if r.credit < cost {
+			w.hintAll(r)
+			return w.hinted(r, name)
+		}
+		r.credit -= cost
+	}
+	for id := range r.segs {
+		s := &r.segs[id]
+		if s.run == 0 || s.hinted {
+			continue
+		}
+		if off := slices.Index(w.lanes(s), name); off >= 0 {
+			at := spot{uint32(id), uint32(off)}
+			w.hint(r, name, at, true)
+			return at, true
+		}
+	}
+	w.erred(r)
+	return spot{}, false
 }
 
-// rebuild makes the index anew, with room for n more names.
-func (r *rank) rebuild(n int) {
-	want := max(minCells, cellsPerName*(r.live+n))
-	// An index that fits for a while is used again, so that a rank whose content
-	// only changes does not allocate.
-	if len(r.index) >= want*7/8 && len(r.index) <= 3*want {
-		clear(r.index)
-	} else {
-		r.index = make([]uint32, want)
+// nearby looks for a name around a place. Victims that come in any order are
+// mostly of the same prompt.
+func (w *Writer) nearby(r *rank, at spot, name uint64) (spot, bool) {
+	if int(at.seg) >= len(r.segs) || name == 0 {
+		return spot{}, false
 	}
-	r.entries = 0
-	r.posBits = uint(bits.Len64(uint64(len(r.granules)+n+1) * 8 * 2))
-	if r.posBits > 32 {
-		panic("runs: a rank holds more than 2^31 blocks, which the index cannot address")
+	lanes := w.lanes(&r.segs[at.seg])
+	from := max(0, int(at.off)-nearbySearch)
+	to := min(len(lanes), int(at.off)+nearbySearch)
+	if from >= to {
+		return spot{}, false
 	}
-	for g := range r.granules {
-		live := r.granules[g].live
-		for ; live != 0; live &= live - 1 {
-			pos := uint32(g)*8 + uint32(bits.TrailingZeros8(live))
-			_, cell, tag := r.probe(r.names[pos])
-			r.index[cell] = tag | pos
-			r.entries++
+	off := slices.Index(lanes[from:to], name)
+	return spot{at.seg, uint32(from + off)}, off >= 0
+}
+
+// held returns the place of a name.
+func (w *Writer) held(r *rank, name uint64) (spot, bool) {
+	if at, ok := w.find(r, name); ok {
+		return at, true
+	}
+	if v := r.aliases.get(name); v != 0 {
+		return spot{uint32(v >> 32), uint32(v) - 1}, true
+	}
+	return spot{}, false
+}
+
+// hinted asks the recent ends and the hints for a name.
+func (w *Writer) hinted(r *rank, name uint64) (spot, bool) {
+	for i := range r.endNames {
+		if r.endNames[i] == name && w.isNamed(r, r.ends[i], name) {
+			return r.ends[i], true
+		}
+	}
+	for p := r.hints.start(name); ; {
+		at, ok := r.hints.next(&p)
+		if !ok {
+			return spot{}, false
+		}
+		if w.isNamed(r, at, name) {
+			return at, true
 		}
 	}
 }
 
-// granuleAt returns the granule of a segment with that ordinal and makes it if it
-// is missing. near is the last one of the segment that does not lie behind it, 0
-// if there is none.
-func (r *rank) granuleAt(seg, near uint32, ord uint16) uint32 {
-	next := uint32(0)
-	if near != 0 {
-		if r.granules[near].ord == ord {
-			return near
+// hint notes where a name is. A kept one outlives the making of new hints.
+func (w *Writer) hint(r *rank, name uint64, at spot, kept bool) {
+	if r.hints.full(1) {
+		w.rehint(r, 1)
+	}
+	r.hints.add(name, at, kept)
+}
+
+// ended notes the last name that an event stored, which continues another one if
+// parent is its name.
+func (w *Writer) ended(r *rank, parent, name uint64, at spot) {
+	for i := range r.endNames {
+		if r.endNames[i] == parent {
+			r.endNames[i], r.ends[i] = name, at
+			return
 		}
-		next = r.granules[near].next
-	} else {
-		next = r.segs[seg].head
 	}
-	if next != 0 && r.granules[next].ord == ord {
-		return next
+	i := r.oldest
+	r.oldest = (i + 1) % recentEnds
+	if old := r.endNames[i]; w.isNamed(r, r.ends[i], old) {
+		w.hint(r, old, r.ends[i], false)
 	}
-	g := r.freed
-	if g != 0 {
-		r.freed = r.granules[g].next
-	} else {
-		if len(r.granules) == cap(r.granules) {
-			r.grow()
+	r.endNames[i], r.ends[i] = name, at
+}
+
+// hintAll gives hints to all names.
+func (w *Writer) hintAll(r *rank) {
+	more := 0
+	for id := range r.segs {
+		if s := &r.segs[id]; s.run != 0 && !s.hinted {
+			more += int(s.length)
 		}
-		g = uint32(len(r.granules))
-		r.granules = r.granules[:g+1]
-		r.names = r.names[:8*(g+1)]
 	}
-	r.inUse++
-	r.granules[g] = granule{seg: seg, next: next, prev: near, ord: ord}
-	s := &r.segs[seg]
-	if near != 0 {
-		r.granules[near].next = g
-	} else {
-		s.head = g
+	if r.hints.full(more) {
+		w.rehint(r, more)
 	}
-	if next != 0 {
-		r.granules[next].prev = g
-	} else {
-		s.tail = g
+	for id := range r.segs {
+		s := &r.segs[id]
+		if s.run == 0 || s.hinted {
+			continue
+		}
+		w.hintLanes(r, uint32(id))
+		s.hinted = true
 	}
-	return g
+	r.bare = 0
 }
 
-// grow makes room for an eighth more granules. append would make more, and most
-// of a rank's memory is here.
-func (r *rank) grow() {
-	n := max(1, len(r.granules))
-	room := n + max(7, n/8)
-	granules, names := make([]granule, n, room), make([]uint64, 8*n, 8*room)
-	copy(granules, r.granules)
-	copy(names, r.names)
-	r.granules, r.names = granules, names
+func (w *Writer) hintLanes(r *rank, seg uint32) {
+	for off, name := range w.lanes(&r.segs[seg]) {
+		if name != 0 {
+			r.hints.add(name, spot{seg, uint32(off)}, false)
+		}
+	}
 }
 
-// release gives an empty granule back. Its prev and ord stay readable until one
-// is made.
-func (r *rank) release(g uint32) {
-	gr := &r.granules[g]
-	s := &r.segs[gr.seg]
-	if gr.prev != 0 {
-		r.granules[gr.prev].next = gr.next
-	} else {
-		s.head = gr.next
+// Cells for a hint when hints are made: those that were given one by one are soon
+// out of date.
+const (
+	fewCells = 4
+	allCells = 2
+)
+
+// rehint makes the hints anew, with room for more: those of segments in which
+// every name has one, of the last name of the others, and the kept ones.
+func (w *Writer) rehint(r *rank, more int) {
+	w.kept = w.kept[:0]
+	for _, c := range r.hints.cells {
+		if c&keptHint == 0 {
+			continue
+		}
+		at := spotOf(c)
+		if int(at.seg) >= len(r.segs) || at.off >= uint32(r.segs[at.seg].length) {
+			continue
+		}
+		if name := w.lanes(&r.segs[at.seg])[at.off]; name != 0 && tagOf(mix(name)) == c&hintTag {
+			w.kept = append(w.kept, at)
+		}
 	}
-	if gr.next != 0 {
-		r.granules[gr.next].prev = gr.prev
-	} else {
-		s.tail = gr.prev
+	few, all := 0, more
+	for id := range r.segs {
+		if s := &r.segs[id]; s.hinted {
+			all += int(s.length)
+		} else if s.run != 0 {
+			few++
+		}
 	}
-	gr.next, r.freed = r.freed, g
-	r.inUse--
+	if len(w.kept) > few {
+		w.kept = w.kept[:0] // they must not grow for ever
+	}
+	r.hints.make(allCells*all + fewCells*(few+len(w.kept)))
+	for id := range r.segs {
+		s := &r.segs[id]
+		if s.length == 0 {
+			continue
+		}
+		if s.hinted {
+			w.hintLanes(r, uint32(id))
+			continue
+		}
+		off := uint32(s.length) - 1
+		r.hints.add(w.lanes(s)[off], spot{uint32(id), off}, false)
+	}
+	for _, at := range w.kept {
+		r.hints.add(w.lanes(&r.segs[at.seg])[at.off], at, true)
+	}
 }
 
-// near returns the last granule of a segment that does not lie behind an offset.
-func (r *rank) near(seg, off uint32) uint32 {
-	g := r.segs[seg].tail
-	for g != 0 && uint32(r.granules[g].ord)*8 > off {
-		g = r.granules[g].prev
+// reserve makes room for n more names in the filter.
+func (w *Writer) reserve(r *rank, n int) {
+	w.coming = n
+	if r.filter.full(n) {
+		w.refilter(r, n)
 	}
-	return g
 }
 
-// before and after return the neighbours of a position in its run, 0 if the rank
-// has no granule there.
-func (r *rank) before(pos uint32) uint32 {
-	if pos%8 != 0 {
-		return pos - 1
+// A name that goes stays in the filter, which saves a visit to memory that is in no
+// cache. Where names come back that went a short while ago, each of them would need
+// a search. So when the filter errs twice within errorsNear names, it is made anew,
+// and names that go are taken out of it until eagerFor times as many came as there are.
+const (
+	errorsNear = 32
+	eagerFor   = 1
+	minEager   = 1024
+)
+
+// erred notes that the filter had a name that the rank has not.
+func (w *Writer) erred(r *rank) {
+	if r.stale > 0 && r.missed < errorsNear {
+		w.refilter(r, w.coming)
+		r.eager = max(minEager, eagerFor*r.live)
 	}
-	g := &r.granules[pos/8]
-	if p := g.prev; p != 0 && r.granules[p].ord+1 == g.ord {
-		return p*8 + 7
-	}
-	return 0
+	r.missed = 0
 }
 
-func (r *rank) after(pos uint32) uint32 {
-	if pos%8 != 7 {
-		return pos + 1
+// refilter makes the filter anew, with room for n more names.
+func (w *Writer) refilter(r *rank, n int) {
+	r.filter.make(r.live + n)
+	r.stale = 0
+	for id := range r.segs {
+		for _, name := range w.lanes(&r.segs[id]) {
+			if name != 0 {
+				r.filter.insert(mix(name))
+			}
+		}
 	}
-	g := &r.granules[pos/8]
-	if g.live == 0 {
-		return 0 // it may have been given back, and next then means another thing
-	}
-	if n := g.next; n != 0 && r.granules[n].ord == g.ord+1 {
-		return n * 8
-	}
-	return 0
 }
 
-// isNamed says whether the lane at a position is live and has that name.
-func (r *rank) isNamed(pos uint32, name uint64) bool {
-	return pos != 0 && r.names[pos] == name && r.granules[pos/8].live>>(pos%8)&1 != 0
+// makeRoom gives a segment n lanes or more. Those that were not in use have any
+// content.
+func (w *Writer) makeRoom(s *segment, n uint32) []uint64 {
+	if uint32(s.room) < n {
+		if s.room != 0 {
+			n = min(maxRun, n+n/4) // it grows, and will again
+		}
+		w.moveNames(s, n)
+	}
+	return w.names.at(s.names)[:s.room]
 }
 
-func placeKey(seg, off uint32) uint64 { return uint64(seg)<<32 | uint64(off+1) }
+func (w *Writer) moveNames(s *segment, n uint32) {
+	to := w.names.alloc(max(1, int(n)))
+	if s.names != 0 {
+		copy(w.names.at(to)[:s.length], w.lanes(s))
+		w.names.release(s.names)
+	}
+	s.names, s.room = to, uint16(classWords(classOf(max(1, int(n)))))
+}
+
+// slackLanes is how many unused lanes a segment may keep besides as many as it
+// uses.
+const slackLanes = 16
+
+// trimLanes takes lanes without names off the end.
+func trimLanes(s *segment, lanes []uint64) {
+	n := int(s.length)
+	for n > 0 && lanes[n-1] == 0 {
+		n--
+	}
+	s.length = uint16(n)
+}
+
+func placeKey(at spot) uint64 { return uint64(at.seg)<<32 | uint64(at.off+1) }
 
 // hasAlias says whether a place has a name besides that of its lane.
-func (r *rank) hasAlias(seg, off uint32) bool {
-	return r.extra.used != 0 && r.extra.get(placeKey(seg, off)) != 0
+func (r *rank) hasAlias(at spot) bool {
+	return r.extra.used != 0 && r.extra.get(placeKey(at)) != 0
 }
 
-// isLive says whether the lane of a place has a name.
-func (r *rank) isLive(seg, off uint32) bool {
-	g := r.near(seg, off)
-	return g != 0 && uint32(r.granules[g].ord) == off/8 && r.granules[g].live>>(off%8)&1 != 0
-}
-
-func (r *rank) addAlias(name uint64, seg, off uint32) {
-	key := placeKey(seg, off)
+func (r *rank) addAlias(name uint64, at spot) {
+	key := placeKey(at)
 	r.aliases.add(name, key)
 	r.extra.add(key, r.extra.take(key)+1)
 }
 
 // takeAlias removes an alias and returns its place.
-func (r *rank) takeAlias(name uint64) (seg, off uint32, ok bool) {
+func (r *rank) takeAlias(name uint64) (spot, bool) {
 	key := r.aliases.take(name)
 	if key == 0 {
-		return 0, 0, false
+		return spot{}, false
 	}
 	if n := r.extra.take(key); n > 1 {
 		r.extra.add(key, n-1)
 	}
-	return uint32(key >> 32), uint32(key) - 1, true
+	return spot{uint32(key >> 32), uint32(key) - 1}, true
 }
 
-// advance moves the cutoff of a segment over what is held behind it. g is the last
-// granule that does not lie behind the cutoff.
-func (r *rank) advance(seg, g uint32) {
+// isHeld says whether a place has a name.
+func (w *Writer) isHeld(r *rank, at spot) bool {
+	lanes := w.lanes(&r.segs[at.seg])
+	return int(at.off) < len(lanes) && lanes[at.off] != 0 || r.hasAlias(at)
+}
+
+// advance moves the cutoff of a segment over what is held behind it.
+func (w *Writer) advance(r *rank, seg uint32) {
 	s := &r.segs[seg]
-	for s.cutoff < s.resident {
-		ord := uint16(s.cutoff / 8)
-		for g != 0 && r.granules[g].ord < ord {
-			n := r.granules[g].next
-			if n == 0 || r.granules[n].ord > ord {
-				break
-			}
-			g = n
-		}
-		lane := s.cutoff % 8
-		if g != 0 && r.granules[g].ord == ord && r.granules[g].live>>lane&1 != 0 {
-			s.cutoff += uint32(min(bits.TrailingZeros8(^(r.granules[g].live >> lane)), int(8-lane)))
-			continue
-		}
-		if !r.hasAlias(seg, s.cutoff) {
-			return
-		}
+	for s.cutoff < s.resident && w.isHeld(r, spot{seg, uint32(s.cutoff)}) {
 		s.cutoff++
 	}
 }
@@ -349,91 +412,67 @@ func (r *rank) advance(seg, g uint32) {
 // segment returns the rank's segment of a run, 0 if it has none.
 func (r *rank) segment(run ref) uint32 { return uint32(r.byRun.get(uint64(run))) }
 
-// open makes a segment.
-func (r *rank) open(run ref, hold holder) uint32 {
+// open makes a segment of a run that hangs at a place.
+func (r *rank) open(run ref, hold holder, up spot) uint32 {
 	id := r.freeSeg
 	if id != 0 {
-		r.freeSeg = r.segs[id].head
+		r.freeSeg = r.segs[id].names
 	} else {
 		if len(r.segs) == 0 {
 			r.segs = append(r.segs, segment{})
 		}
 		id = uint32(len(r.segs))
+		if id > maxSegments {
+			panic("runs: a rank has more than 2^27 segments, which hints cannot address")
+		}
 		r.segs = append(r.segs, segment{})
 	}
-	r.segs[id] = segment{run: run, hold: hold}
+	r.segs[id] = segment{run: run, hold: hold, up: up.seg, upOff: uint16(up.off)}
 	r.byRun.add(uint64(run), uint64(id))
 	return id
 }
 
 // close gives a segment up.
-func (r *rank) close(id uint32) {
-	r.byRun.take(uint64(r.segs[id].run))
-	r.segs[id] = segment{head: r.freeSeg}
+func (w *Writer) close(r *rank, id uint32) {
+	s := &r.segs[id]
+	if s.names != 0 {
+		w.names.release(s.names)
+	}
+	r.byRun.take(uint64(s.run))
+	r.segs[id] = segment{names: r.freeSeg}
 	r.freeSeg = id
 }
 
 // shrink gives memory back after content went. What is kept is at most a few
 // times what is used, so a rank whose content only changes does not allocate.
-func (r *rank) shrink() {
+func (w *Writer) shrink(r *rank) {
 	const small = 32
-	if n := len(r.granules); n > small && 4*(r.inUse+1) < n {
-		r.compact()
-	}
 	if n := len(r.segs); n > small && 4*(r.byRun.used+1) < n {
-		r.compactSegs()
+		w.compactSegs(r)
 	}
-	if n := len(r.index); n > minCells && n > 6*cellsPerName*(r.live+1) {
-		r.index = nil
-		r.rebuild(0)
+	if r.filter.wide(r.live) {
+		w.refilter(r, 0)
 	}
-}
-
-// compact moves the granules together.
-func (r *rank) compact() {
-	granules := make([]granule, 1, r.inUse+1+r.inUse/4)
-	names := make([]uint64, 8, 8*cap(granules))
-	for id := range r.segs {
-		s := &r.segs[id]
-		if s.run == 0 {
-			continue
-		}
-		prev, first := uint32(0), uint32(0)
-		for g := s.head; g != 0; g = r.granules[g].next {
-			at := uint32(len(granules))
-			gr := r.granules[g]
-			gr.prev, gr.next = prev, 0
-			if prev != 0 {
-				granules[prev].next = at
-			} else {
-				first = at
-			}
-			granules = append(granules, gr)
-			names = append(names, r.names[8*g:8*g+8]...)
-			prev = at
-		}
-		s.head, s.tail = first, prev
+	if n := len(r.hints.cells); n > 8*minHints && n > 8*fewCells*(r.byRun.used+1) && n > 8*allCells*(r.live+1) {
+		w.rehint(r, 0)
 	}
-	r.granules, r.names, r.freed = granules, names, 0
-	r.rebuild(0)
 }
 
 // compactSegs moves the segments together.
-func (r *rank) compactSegs() {
+func (w *Writer) compactSegs(r *rank) {
 	segs := make([]segment, 1, r.byRun.used+1+r.byRun.used/4)
 	byRun, moved := table{}, table{}
-	for id := range r.segs {
-		s := r.segs[id]
+	for id, s := range r.segs {
 		if s.run == 0 {
 			continue
 		}
-		to := uint32(len(segs))
+		to := uint64(len(segs))
 		segs = append(segs, s)
-		byRun.add(uint64(s.run), uint64(to))
-		moved.add(uint64(id), uint64(to))
-		for g := s.head; g != 0; g = r.granules[g].next {
-			r.granules[g].seg = to
-		}
+		byRun.add(uint64(s.run), to)
+		moved.add(uint64(id), to)
+	}
+	for id := range segs {
+		segs[id].up = uint32(moved.get(uint64(segs[id].up)))
 	}
 	if r.aliases.used > 0 {
 		aliases, extra := table{}, table{}
@@ -451,10 +490,18 @@ func (r *rank) compactSegs() {
 		r.aliases, r.extra = aliases, extra
 	}
 	r.segs, r.freeSeg, r.byRun = segs, 0, byRun
+	r.next.seg = uint32(moved.get(uint64(r.next.seg)))
+	for i := range r.ends {
+		r.ends[i].seg = uint32(moved.get(uint64(r.ends[i].seg)))
+	}
+	r.hints.used = 0
+	clear(r.hints.cells)
+	w.rehint(r, 0)
 }
 
+// bytes is the rank's memory without its names, which are the writer's.
 func (r *rank) bytes() int64 {
-	return int64(unsafe.Sizeof(*r)) + int64(cap(r.names))*8 + int64(cap(r.granules))*int64(unsafe.Sizeof(granule{})) +
-		int64(cap(r.index))*4 + int64(cap(r.segs))*int64(unsafe.Sizeof(segment{})) +
+	return int64(unsafe.Sizeof(*r)) + int64(cap(r.filter.words)+cap(r.hints.cells))*8 +
+		int64(cap(r.segs))*int64(unsafe.Sizeof(segment{})) +
 		int64(cap(r.byRun.cells)+cap(r.aliases.cells)+cap(r.extra.cells))*16
 }

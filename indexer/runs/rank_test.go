@@ -42,8 +42,8 @@ func TestRankAgainstModel(t *testing.T) {
 			w.commit(r)
 			got := map[uint64]place{}
 			for name := range uint64(60) {
-				if seg, off, ok := r.held(name); ok {
-					got[name] = place{r.segs[seg].run, off}
+				if at, ok := w.held(r, name); ok {
+					got[name] = place{r.segs[at.seg].run, at.off}
 				}
 			}
 			if !maps.Equal(got, model) {
@@ -59,13 +59,13 @@ func TestRankAgainstModel(t *testing.T) {
 				}
 				got := uint32(0)
 				if seg := r.segment(run); seg != 0 {
-					got = r.segs[seg].cutoff
+					got = uint32(r.segs[seg].cutoff)
 				}
 				if got != cutoff {
 					t.Fatalf("the cutoff of run %d is %d, want %d", run, got, cutoff)
 				}
 			}
-			if err := r.check(); err != nil {
+			if err := w.check(r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,7 +79,7 @@ func TestRankAgainstModel(t *testing.T) {
 					if !x.acquire(run) {
 						t.Fatal("a run of the test is gone")
 					}
-					seg = r.open(run, x.join(run, 0))
+					seg = r.open(run, x.join(run, 0), spot{})
 					w.touch(r, seg)
 				}
 				var want indexer.Effect
@@ -96,10 +96,10 @@ func TestRankAgainstModel(t *testing.T) {
 						break
 					}
 				}
-				r.reserve(len(names))
+				w.reserve(r, len(names))
 				w.fresh, w.aliases = w.fresh[:0], w.aliases[:0]
 				var e indexer.Effect
-				_, did := w.fill(r, seg, r.near(seg, k), k, names, &e)
+				did := w.fill(r, seg, k, names, &e)
 				if did != ok {
 					t.Fatalf("filled: %v, want %v", did, ok)
 				}
@@ -130,15 +130,13 @@ func TestRankAgainstModel(t *testing.T) {
 					t.Fatalf("effect %+v, want %+v", e, want)
 				}
 			},
-			"rebuild": func(t *rapid.T) { r.rebuild(rapid.IntRange(0, 100).Draw(t, "room")) },
-			"compact": func(*rapid.T) {
-				if len(r.granules) > 0 {
-					r.compact()
-				}
-			},
+			"new filter": func(t *rapid.T) { w.refilter(r, rapid.IntRange(0, 100).Draw(t, "room")) },
+			"new hints":  func(t *rapid.T) { w.rehint(r, rapid.IntRange(0, 100).Draw(t, "room")) },
+			"all hints":  func(t *rapid.T) { w.hintAll(r) },
+			"no credit":  func(*rapid.T) { r.credit = 0 },
 			"compact segments": func(*rapid.T) {
 				if len(r.segs) > 0 {
-					r.compactSegs()
+					w.compactSegs(r)
 				}
 			},
 			"": func(*rapid.T) { settle() },

@@ -67,6 +67,7 @@ func New(cfg indexer.Config) (*Index, error) {
 // Writer implements indexer.Index.
 func (x *Index) Writer(i int) indexer.Writer {
 	w := &Writer{x: x, log: x.logs[i], part: x.ep.join(), credit: maxTrimCredit}
+	w.names.init()
 	x.writers[i] = w
 	return w
 }
@@ -86,13 +87,20 @@ type Writer struct {
 	part    *participant
 	limbo   limbo
 	ranks   []*rank
-	fresh   []uint32 // positions that the event filled
-	aliases []uint64 // aliases that the event added
-	dirty   []uint32 // segments that the event touched
-	touched uint32   // keeps the loads of rank.touch alive
-	trims   []trim   // runs whose tails may go
-	credit  int      // see trimCredit
+	names   arena     // lanes of the ranks' segments; the writer's alone
+	fresh   []stretch // lanes that the event gave names
+	aliases []uint64  // aliases that the event added
+	dirty   []uint32  // segments that the event touched
+	coming  int       // names of the event at most
+	kept    []spot    // see rehint
+	hashed  hashed
+	touched uint64 // keeps the loads of filter.touch alive
+	trims   []trim // runs whose tails may go
+	credit  int    // see trimCredit
 }
+
+// stretch is some lanes of a segment, [from, to).
+type stretch struct{ seg, from, to uint32 }
 
 // Attach implements indexer.Writer.
 func (w *Writer) Attach(slot indexer.Slot) {
@@ -167,31 +175,29 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 	if len(ev.Locals) != n {
 		return indexer.Effect{Malformed: 1}
 	}
-	// The place to go on from: offset k of a run, the rank's segment of it, and
-	// the last granule that does not lie behind it.
+	// The place to go on from: offset k of a run, and the rank's segment of it.
 	x, run, k := w.x, w.x.root, uint32(0)
-	var seg, near uint32
+	var seg uint32
 	if ev.HasParent {
-		var ok bool
-		if seg, k, ok = r.held(uint64(ev.Parent)); !ok {
+		at, ok := w.held(r, uint64(ev.Parent))
+		if !ok {
 			return indexer.Effect{Orphaned: uint32(n)}
 		}
-		run, near = r.segs[seg].run, r.near(seg, k)
-		k++
+		seg, k = at.seg, at.off+1
+		run = r.segs[seg].run
 	}
 	if n == 0 {
 		return indexer.Effect{}
 	}
 	locals := unsafe.Slice((*uint64)(&ev.Locals[0]), n)
 	names := unsafe.Slice((*uint64)(&ev.Sequences[0]), n)
-	r.reserve(n)
+	w.reserve(r, n)
 	var e indexer.Effect
 	w.fresh, w.aliases = w.fresh[:0], w.aliases[:0]
 	for i := 0; ; {
 		if run != x.root {
 			if m := common(x.extent(run, k), locals[i:]); m > 0 {
-				var ok bool
-				if near, ok = w.fill(r, seg, near, k, names[i:i+m], &e); !ok {
+				if !w.fill(r, seg, k, names[i:i+m], &e) {
 					w.undo(r)
 					return indexer.Effect{Conflicting: uint32(n)}
 				}
@@ -206,137 +212,179 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 			continue
 		}
 		if fresh {
-			seg = r.open(next, x.join(next, uint32(r.slot)))
+			seg = r.open(next, x.join(next, uint32(r.slot)), spot{seg, k})
 			w.touch(r, seg)
 		} else {
 			seg = r.segment(next)
 		}
-		run, k, near = next, 0, 0
+		run, k = next, 0
+	}
+	if e.Stored > 0 {
+		// What comes next begins here, or the engine evicts from here.
+		r.credit = min(r.credit+searchCredit*int(e.Stored), maxCredit)
+		if at := (spot{seg, k - 1}); w.isNamed(r, at, names[n-1]) {
+			parent := uint64(0)
+			if ev.HasParent {
+				parent = uint64(ev.Parent)
+			}
+			w.ended(r, parent, names[n-1], at)
+		}
 	}
 	w.commit(r)
 	return e
 }
 
-// fill gives names to the places of a segment from offset k on. It returns the
-// last granule that does not lie behind the last of them; ok is false if a name
-// is that of another place already.
-func (w *Writer) fill(r *rank, seg, near, k uint32, names []uint64, e *indexer.Effect) (last uint32, ok bool) {
-	start, stored, resident, warm := k, 0, 0, 0
-	for j := 0; j < len(names); {
-		near = r.granuleAt(seg, near, uint16(k/8))
-		base, lane := near*8, k%8
-		for ; lane < 8 && j < len(names); lane, j, k = lane+1, j+1, k+1 {
-			name := names[j]
-			if j >= warm {
-				warm = min(len(names), j+warmAhead)
-				w.touched += r.touch(names[j:warm])
+// fill gives names to the places of a segment from offset k on. It is false if a
+// name is that of another place already.
+func (w *Writer) fill(r *rank, seg, k uint32, names []uint64, e *indexer.Effect) bool {
+	s := &r.segs[seg]
+	start, resident := k, s.resident
+	for i := 0; i < len(names); {
+		if k >= uint32(s.length) {
+			n := w.extend(r, seg, k, names[i:])
+			e.Stored += uint32(n)
+			if i, k = i+n, k+uint32(n); i == len(names) {
+				break
 			}
-			pos, cell, tag := r.probe(name)
-			g := &r.granules[near]
-			switch {
-			case pos == 0 && g.live>>lane&1 == 0 && r.aliases.used == 0:
-				r.names[base+lane] = name
-				g.live |= 1 << lane
-				r.index[cell] = tag | (base + lane)
-				r.entries++
-				r.live++
-				w.fresh = append(w.fresh, base+lane)
-				stored++
-				resident++
-				continue
-			case pos == base+lane:
-				e.Duplicate++
-				continue
-			case pos != 0:
-				w.abandon(r, seg, near, resident)
-				return 0, false
-			}
-			if at := r.aliases.get(name); at != 0 {
-				if at != placeKey(seg, k) {
-					w.abandon(r, seg, near, resident)
-					return 0, false
-				}
-				e.Duplicate++
-				continue
-			}
-			stored++
-			if g.live>>lane&1 != 0 {
-				r.addAlias(name, seg, k)
-				w.aliases = append(w.aliases, name)
-				continue
-			}
-			if !r.hasAlias(seg, k) {
-				resident++
-			}
-			r.names[base+lane] = name
-			g.live |= 1 << lane
-			r.index[cell] = tag | (base + lane)
-			r.entries++
-			r.live++
-			w.fresh = append(w.fresh, base+lane)
 		}
-		if g := &r.granules[near]; g.live == 0 {
-			// Aliases hold all of these places.
-			empty := near
-			near = g.prev
-			r.release(empty)
+		if !w.place(r, spot{seg, k}, names[i], e) {
+			w.touch(r, seg)
+			return false
 		}
+		i, k = i+1, k+1
 	}
-	e.Stored += uint32(stored)
-	if resident > 0 {
-		s := &r.segs[seg]
-		s.resident += uint32(resident)
-		if s.cutoff >= start && s.cutoff < k {
-			s.cutoff = k
-			r.advance(seg, near)
+	if s.resident != resident {
+		if uint32(s.cutoff) >= start && uint32(s.cutoff) < k {
+			s.cutoff = uint16(k)
+			w.advance(r, seg)
 		}
 		w.touch(r, seg)
 	}
-	return near, true
+	return true
 }
 
-// abandon settles a segment in the middle of an event that is undone.
-func (w *Writer) abandon(r *rank, seg, near uint32, resident int) {
-	r.segs[seg].resident += uint32(resident)
-	w.touch(r, seg)
-	if r.granules[near].live == 0 {
-		r.release(near)
+// extend gives names to places behind the lanes of a segment, until one is not
+// certainly new, and says to how many.
+func (w *Writer) extend(r *rank, seg, k uint32, names []uint64) int {
+	if r.aliases.used != 0 {
+		return 0
+	}
+	s := &r.segs[seg]
+	lanes := w.makeRoom(s, k+uint32(len(names)))
+	clear(lanes[s.length:k]) // places that only aliases had
+	fresh := lanes[k:][:len(names)]
+	n := 0
+	for fits := true; fits && n < len(names); {
+		some := names[n:min(len(names), n+warmAhead)]
+		w.touched += r.filter.touch(some, &w.hashed)
+		to := fresh[n:][:len(some)]
+		for i, name := range some {
+			if name == 0 || r.filter.add(w.hashed[i%warmAhead]) {
+				fits = false
+				break
+			}
+			to[i] = name
+			n++
+		}
+	}
+	if n > 0 {
+		s.length = uint16(k) + uint16(n)
+		s.resident += uint16(n)
+		w.came(r, seg, k, k+uint32(n))
+	}
+	return n
+}
+
+// place gives a name to a place, whatever is known of either. It is false if the
+// name is that of another place already.
+func (w *Writer) place(r *rank, at spot, name uint64, e *indexer.Effect) bool {
+	if w.isNamed(r, at, name) {
+		e.Duplicate++
+		return true
+	}
+	if has, ok := w.held(r, name); ok {
+		e.Duplicate++
+		return has == at
+	}
+	s := &r.segs[at.seg]
+	if !w.isHeld(r, at) {
+		s.resident++
+	}
+	e.Stored++
+	if name == 0 || at.off < uint32(s.length) && w.lanes(s)[at.off] != 0 {
+		r.addAlias(name, at)
+		w.aliases = append(w.aliases, name)
+		return true
+	}
+	if at.off >= uint32(s.length) {
+		lanes := w.makeRoom(s, at.off+1)
+		clear(lanes[s.length:at.off])
+		s.length = uint16(at.off) + 1
+	}
+	w.lanes(s)[at.off] = name
+	r.filter.insert(mix(name))
+	w.came(r, at.seg, at.off, at.off+1)
+	return true
+}
+
+// came notes names that were put into the lanes [from, to).
+func (w *Writer) came(r *rank, seg, from, to uint32) {
+	n := int(to - from)
+	r.live += n
+	r.missed += n
+	r.eager = max(0, r.eager-n)
+	w.fresh = append(w.fresh, stretch{seg, from, to})
+	if !r.segs[seg].hinted {
+		r.bare += n
+		return
+	}
+	for off := from; off < to; off++ {
+		w.hint(r, w.lanes(&r.segs[seg])[off], spot{seg, off}, false)
 	}
 }
 
 // undo takes back what the event did. Nothing of it was published.
 func (w *Writer) undo(r *rank) {
 	for _, name := range w.aliases {
-		r.takeAlias(name)
+		w.forgetAlias(r, name)
 	}
-	for _, pos := range w.fresh {
-		w.forget(r, pos)
+	for _, f := range w.fresh {
+		for off := f.to; off > f.from; off-- {
+			w.forget(r, spot{f.seg, off - 1})
+		}
 	}
 	w.commit(r)
-	r.shrink()
+	w.shrink(r)
 }
 
-// forget takes away the name at a position.
-func (w *Writer) forget(r *rank, pos uint32) {
-	g := pos / 8
-	gr := &r.granules[g]
-	off := uint32(gr.ord)*8 + pos%8
-	gr.live &^= 1 << (pos % 8)
+// forget takes away the name of a lane.
+func (w *Writer) forget(r *rank, at spot) {
+	s := &r.segs[at.seg]
+	lanes := w.lanes(s)
+	r.filter.remove(mix(lanes[at.off]))
+	lanes[at.off] = 0
 	r.live--
-	if !r.hasAlias(gr.seg, off) {
-		w.vacate(r, gr.seg, off)
+	trimLanes(s, lanes)
+	if !r.hasAlias(at) {
+		w.vacate(r, at)
 	}
-	if gr.live == 0 {
-		r.release(g)
+}
+
+// forgetAlias takes an alias away, if there is one.
+func (w *Writer) forgetAlias(r *rank, name uint64) bool {
+	at, ok := r.takeAlias(name)
+	if ok && !w.isHeld(r, at) {
+		w.vacate(r, at)
 	}
+	return ok
 }
 
 // vacate takes a place away from a segment: it has no name any more.
-func (w *Writer) vacate(r *rank, seg, off uint32) {
-	s := &r.segs[seg]
+func (w *Writer) vacate(r *rank, at spot) {
+	s := &r.segs[at.seg]
 	s.resident--
-	s.cutoff = min(s.cutoff, off)
-	w.touch(r, seg)
+	s.cutoff = min(s.cutoff, uint16(at.off))
+	w.touch(r, at.seg)
 }
 
 func (w *Writer) remove(r *rank, ev *indexer.Event) indexer.Effect {
@@ -346,82 +394,87 @@ func (w *Writer) remove(r *rank, ev *indexer.Event) indexer.Effect {
 	}
 	names := unsafe.Slice((*uint64)(&ev.Sequences[0]), n)
 	var e indexer.Effect
-	last := uint32(0)
+	after := spot{}
 	for i := 0; i < n; {
 		name := names[i]
-		// Engines evict prompts from the end: the next victim is most often the
-		// one before the last.
-		pos := uint32(0)
-		if last != 0 {
-			if p := r.before(last); r.isNamed(p, name) {
-				pos = p
-			} else if p := r.after(last); r.isNamed(p, name) {
-				pos = p
+		at := r.next
+		ok := w.isNamed(r, at, name)
+		if !ok && after.seg != 0 {
+			if at, ok = after, w.isNamed(r, after, name); !ok {
+				at, ok = w.nearby(r, after, name)
 			}
 		}
-		if pos == 0 {
-			pos = r.find(name)
+		if !ok {
+			if at, ok = w.hinted(r, name); !ok {
+				at, ok = w.find(r, name)
+			}
 		}
-		if pos == 0 {
+		if !ok {
 			i++
-			if seg, off, ok := r.takeAlias(name); ok {
+			if w.forgetAlias(r, name) {
 				e.Removed++
-				if !r.isLive(seg, off) && !r.hasAlias(seg, off) {
-					w.vacate(r, seg, off)
-				}
 			} else {
 				e.UnknownRemoved++
 			}
 			continue
 		}
-		last = pos
+		after = spot{at.seg, at.off + 1}
+		s := &r.segs[at.seg]
 		if r.extra.used != 0 {
-			w.forget(r, pos)
+			w.forget(r, at)
 			e.Removed++
 			i++
 			continue
 		}
-		// As many lanes of the granule as go on backwards.
-		g := pos / 8
-		gr := &r.granules[g]
-		live, lanes := gr.live, r.names[g*8:g*8+8:g*8+8]
-		lane := int(pos % 8)
-		first := i
-		for {
-			live &^= 1 << lane
-			i++
-			lane--
-			if i == n || lane < 0 || lanes[lane] != names[i] || live>>lane&1 == 0 {
-				break
-			}
+		// Engines evict prompts from the end: as many lanes as go on backwards.
+		lanes := w.lanes(s)
+		first, off := i, at.off
+		for i++; i < n && off > 0 && lanes[off-1] == names[i] && names[i] != 0; i++ {
+			off--
 		}
-		lane++
-		last = g*8 + uint32(lane)
-		count := uint32(i - first)
-		gr.live = live
-		r.live -= int(count)
-		s := &r.segs[gr.seg]
-		s.resident -= count
-		s.cutoff = min(s.cutoff, uint32(gr.ord)*8+uint32(lane))
-		if !s.dirty {
-			s.dirty = true
-			w.dirty = append(w.dirty, gr.seg)
+		w.gone(r, names[first:i])
+		if at.off+1 == uint32(s.length) {
+			s.length = uint16(off)
+		} else {
+			clear(lanes[off : at.off+1])
 		}
-		if live == 0 {
-			r.release(g)
+		trimLanes(s, lanes)
+		count := i - first
+		r.live -= count
+		s.resident -= uint16(count)
+		s.cutoff = min(s.cutoff, uint16(off))
+		w.touch(r, at.seg)
+		e.Removed += uint32(count)
+		if r.next = (spot{at.seg, off - 1}); off == 0 {
+			r.next = spot{s.up, uint32(s.upOff) - 1}
 		}
-		e.Removed += count
 	}
 	w.commit(r)
-	r.shrink()
+	w.shrink(r)
 	return e
+}
+
+// gone notes names whose lanes are given up.
+func (w *Writer) gone(r *rank, names []uint64) {
+	if r.eager == 0 {
+		r.stale += len(names)
+		return
+	}
+	for len(names) > 0 {
+		some := names[:min(len(names), warmAhead)]
+		names = names[len(some):]
+		w.touched += r.filter.touch(some, &w.hashed)
+		for _, hash := range w.hashed[:len(some)] {
+			r.filter.remove(hash)
+		}
+	}
 }
 
 func (w *Writer) clear(r *rank) int {
 	n := r.blocks()
 	for id := range r.segs {
 		if s := &r.segs[id]; s.run != 0 {
-			s.cutoff, s.resident, s.head, s.tail = 0, 0, 0, 0
+			s.cutoff, s.resident, s.length = 0, 0, 0
 			w.touch(r, uint32(id))
 		}
 	}
@@ -465,7 +518,7 @@ func (w *Writer) commit(r *rank) {
 		s.dirty = false
 		if s.receded {
 			s.receded = false
-			if !s.holed && x.long(s.run, s.cutoff) &&
+			if !s.holed && x.long(s.run, uint32(s.cutoff)) &&
 				(s.resident != 0 || atomic.LoadUint64(&x.mem.at(s.run)[hRefs]) != segRef) {
 				atomic.AddUint64(&x.mem.at(s.run)[hRefs], segRef)
 				w.trims = append(w.trims, trim{run: s.run})
@@ -474,7 +527,9 @@ func (w *Writer) commit(r *rank) {
 		if s.resident == 0 {
 			x.part(s.run, s.hold)
 			w.drop(s.run, segRef)
-			r.close(id)
+			w.close(r, id)
+		} else if uint32(s.room) > 2*uint32(s.length)+slackLanes {
+			w.moveNames(s, uint32(s.length))
 		}
 	}
 	w.dirty = w.dirty[:0]
