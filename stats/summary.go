@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"text/tabwriter"
+	"strconv"
+
+	"github.com/kvbench/kvbench/internal/text"
 )
 
 // Summary is a plain sample with every interval.
@@ -56,45 +58,46 @@ func Summarize(values []float64, level float64) (Summary, error) {
 	return s, nil
 }
 
-// WriteText writes the summary as a table for people.
+// WriteText writes the summary for people, within the width of a terminal.
 func (s Summary) WriteText(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "n\t%d\n", s.N)
-	fmt.Fprintf(tw, "median\t%s\n", digits(s.Median))
-	fmt.Fprintf(tw, "range\t%s to %s\n", digits(s.Min), digits(s.Max))
+	var b text.Builder
+	facts := text.Table{Left: []int{1}}
+	facts.Row("n", strconv.Itoa(s.N))
+	facts.Row("median", digits(s.Median))
+	facts.Row("range", digits(s.Min)+" to "+digits(s.Max))
 	if s.BootstrapSE != nil {
-		fmt.Fprintf(tw, "standard error of the median (bootstrap)\t%.3g\n", *s.BootstrapSE)
+		facts.Row("standard error of the median (bootstrap)", fmt.Sprintf("%.3g", *s.BootstrapSE))
 	}
 	if s.Sigma != nil {
-		fmt.Fprintf(tw, "noise of one ratio (1.4826 MAD of ln)\t%.3g%%\n", 100**s.Sigma)
+		facts.Row("noise of one ratio (1.4826 MAD of ln)", fmt.Sprintf("%.3g%%", 100**s.Sigma))
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
+	facts.Write(&b)
 	if len(s.Intervals) > 0 {
-		fmt.Fprintf(w, "\n%.4g%% intervals\n", 100*s.Intervals[0].Level)
+		b.Line("")
+		b.Line(fmt.Sprintf("%.4g%% intervals", 100*s.Intervals[0].Level))
 	}
-	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "method\testimate\tlow\thigh\ttrue level\tholds for")
+	intervals := text.Table{Left: []int{5}}
+	intervals.Row("method", "estimate", "low", "high", "true level", "holds for")
 	for _, iv := range s.Intervals {
 		if !iv.Ok() {
-			fmt.Fprintf(tw, "%s\tnone\t\t\t\t%s\n", iv.Method, iv.Explain())
+			intervals.Row(string(iv.Method), "none", "", "", "", iv.Explain())
 			continue
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%.2f%%\t%s\n", iv.Method, digits(iv.Estimate), digits(iv.Low), digits(iv.High), 100*iv.TrueLevel, iv.Basis)
+		holds := string(iv.Basis)
+		if iv.Basis == Nominal {
+			holds = "none exactly: the level is nominal"
+		}
+		intervals.Row(string(iv.Method), digits(iv.Estimate), digits(iv.Low), digits(iv.High), fmt.Sprintf("%.2f%%", 100*iv.TrueLevel), holds)
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
+	intervals.Write(&b)
 	for i, warning := range s.Warnings {
 		if i == 0 {
-			fmt.Fprintln(w)
+			b.Line("")
 		}
-		if _, err := fmt.Fprintf(w, "warning: %s: %s\n", warning.Name, warning.Text); err != nil {
-			return err
-		}
+		b.Wrap("warning: ", string(warning.Name)+": "+warning.Text)
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // digits writes a figure with as many digits as a comparison of ratios needs.

@@ -5,36 +5,37 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/stats"
 )
 
-// WriteText writes the table for people, a block for each design.
+// WriteText writes the table for people, a block for each design, within the width
+// of a terminal.
 func (t Table) WriteText(w io.Writer) error {
-	if _, err := fmt.Fprintln(w, t.caption()); err != nil {
-		return err
-	}
+	var b text.Builder
+	b.Wrap("", t.caption())
 	for _, g := range t.groups() {
-		fmt.Fprintf(w, "\n%s\n", g.title())
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprint(tw, "  method")
-		for _, n := range g.sizes {
-			fmt.Fprintf(tw, "\tn=%d", n)
+		b.Line("")
+		b.Wrap("", g.title())
+		table := text.Table{}
+		head := []string{"  method"}
+		for i, n := range g.sizes {
+			table.Left = append(table.Left, i+1)
+			head = append(head, fmt.Sprintf("n=%d", n))
 		}
-		fmt.Fprintln(tw)
+		table.Row(head...)
 		for _, row := range g.rows {
-			fmt.Fprintf(tw, "  %s", row[0].Method)
+			cells := []string{"  " + string(row[0].Method)}
 			for _, c := range row {
-				fmt.Fprintf(tw, "\t%s", t.cell(c))
+				cells = append(cells, t.cell(c))
 			}
-			fmt.Fprintln(tw)
+			table.Row(cells...)
 		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
+		table.Write(&b)
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // WriteMarkdown writes the table in Markdown.
