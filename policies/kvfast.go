@@ -29,7 +29,6 @@ type KVChooser struct {
 
 	extra  Surcharge // nil: none
 	weight float64
-	near   []indexer.Slot // those that have something of the request
 	tied   []indexer.Slot // those of the least sum
 
 	// What the tree was built for.
@@ -64,26 +63,26 @@ type Surcharge interface {
 //
 // # What it looks at
 //
-// A candidate costs at least its KV cost, whatever its surcharge. So the chooser goes
-// from the least KV cost upwards, reads the surcharge of each candidate on its way,
-// and ends before the first whose KV cost is above the least sum found. That it
-// must read those, and no other, follows from the rule:
+// A candidate costs at least its KV cost, whatever its surcharge. So the chooser reads
+// the surcharges of those that hold something of the request and of one with the
+// least KV cost, and then of all whose KV cost is not above the least sum that it has
+// found by then. Let m be the least sum of all.
 //
-//   - One whose KV cost is above the least sum m cannot be the least, and since the
-//     surcharge that another candidate gets where its own depends on all is not
-//     negative either, it changes nothing.
-//   - One whose KV cost is at most m would have a sum of at most m if its surcharge
-//     were 0, and would then be chosen or drawn with the others. If the surcharge may
-//     have changed since it was last read, as a count of blocks can with any event,
-//     nothing but reading it tells. Whoever does not may choose another rank than the
-//     scan.
+//   - A candidate whose KV cost is above m cannot be chosen, and its surcharge
+//     changes nothing for others: where the surcharge of one depends on all, Of says
+//     so and the scan does the selection.
+//   - A candidate whose KV cost is at most m must be read. If its surcharge were 0,
+//     its sum would be at most m and it would be chosen, or drawn with the others.
+//     And nothing but reading tells that it is not: a count of blocks may change with
+//     any event, so that what was read before does not bound it.
 //
-// So a selection takes time in proportion to the candidates whose KV cost is at most
-// the least sum, and no exact way of choosing can read fewer surcharges. They are
-// few while the cheapest ranks have little to pay or one holds much of the prompt; if
-// every rank pays about as much and none holds anything, they are all whose loads
-// differ by less than that. After a share of the candidates the chooser gives up,
-// and the scan does the selection.
+// So no exact way of choosing reads fewer than the candidates with a KV cost of at most
+// m. They are few while those that are cheapest by the KV cost have little to pay, or
+// one that holds much of the prompt is cheaper than the others with nothing to pay.
+// If every rank pays about as much and nobody holds anything, they are all whose loads
+// differ by no more than that from the least, which is most of a fleet in balance: there
+// a way that takes less than time in proportion to the candidates does not exist. After
+// a share of them the chooser gives up, and the scan does the selection.
 func NewKVSurchargeChooser(p KVParams, extra Surcharge, weight float64) (*KVChooser, error) {
 	c, err := NewKVChooser(p)
 	if err != nil {
@@ -165,9 +164,9 @@ func rowOf(v *View, slot indexer.Slot) int {
 	return row
 }
 
-// giveUpShare is how many candidates are worth a look at one in the order of their
-// KV costs: a scan looks at so many meanwhile.
-const giveUpShare = 64
+// readShare is the share of the candidates, as one in so many, after which a chooser
+// with a surcharge leaves a selection to the scan.
+const readShare = 8
 
 // chooseWithExtra is Choose where there is a surcharge.
 func (c *KVChooser) chooseWithExtra(v *View, fixed int64) (row int, cost float64, ok bool) {
@@ -175,64 +174,27 @@ func (c *KVChooser) chooseWithExtra(v *View, fixed int64) (row int, cost float64
 		return 0, 0, false
 	}
 	t := &c.t
-	best := math.Inf(1)
 	c.tied = c.tied[:0]
-	// look takes a candidate of a KV cost into account.
-	look := func(slot indexer.Slot, kv float64) bool {
-		if kv > best {
-			return true
-		}
-		extra, known := c.extra.Of(slot)
-		if !known {
-			return false
-		}
-		switch sum := kv + float64(c.weight*extra); {
-		case sum < best:
-			best, c.tied = sum, append(c.tied[:0], slot)
-		case sum == best && !slices.Contains(c.tied, slot):
-			c.tied = append(c.tied, slot)
-		}
-		return true
-	}
-	c.near = c.near[:0]
+	w := leastSum{c: c, fixed: fixed, best: math.Inf(1), limit: noKey - 1, left: len(t.prefill)/readShare + 1, first: -1}
 	for _, s := range t.touched {
-		if int(s) < len(t.prefill) && c.tree.key(int(s)) != noKey {
-			c.near = append(c.near, s)
-		}
-	}
-	for _, s := range t.sharing {
-		if c.tree.key(int(s)) != noKey && (t.overlap == nil || t.overlap[s] == 0) {
-			c.near = append(c.near, s)
-		}
-	}
-	for _, s := range c.near {
-		if !look(s, t.cost(s)) {
+		if int(s) < len(t.prefill) && c.tree.key(int(s)) != noKey && !w.look(s, t.cost(s)) {
 			return 0, 0, false
 		}
 	}
-	sum := func(key int64) float64 { return float64(key+fixed) / kvUnit }
-	// None of the rest costs less than the root.
-	if sum(c.tree.root().key) <= best {
-		c.tree.begin()
-		defer c.tree.revert()
-		for _, s := range c.near {
-			c.tree.set(int(s), noKey)
+	for _, s := range t.sharing {
+		touched := t.overlap != nil && t.overlap[s] > 0
+		if !touched && c.tree.key(int(s)) != noKey && !w.look(s, t.cost(s)) {
+			return 0, 0, false
 		}
-		c.tree.settle()
-		for left := len(t.prefill)/giveUpShare + 1; ; left-- {
-			root := c.tree.root()
-			if root.key == noKey || sum(root.key) > best {
-				break
-			}
-			if left == 0 {
-				return 0, 0, false
-			}
-			slot := indexer.Slot(c.tree.nth(0))
-			if !look(slot, sum(root.key)) {
-				return 0, 0, false
-			}
-			c.tree.set(int(slot), noKey)
-			c.tree.settle()
+	}
+	if c.tree.root().key <= w.limit {
+		first := c.tree.nth(0) // a low sum to begin with
+		if !w.visit(first) {
+			return 0, 0, false
+		}
+		w.first = first
+		if level := len(c.tree.levels) - 1; !w.below(level, c.tree.levels[level]) {
+			return 0, 0, false
 		}
 	}
 	j := 0
@@ -240,7 +202,72 @@ func (c *KVChooser) chooseWithExtra(v *View, fixed int64) (row int, cost float64
 		slices.Sort(c.tied)
 		j = v.Rand().IntN(len(c.tied))
 	}
-	return rowOf(v, c.tied[j]), best, true
+	return rowOf(v, c.tied[j]), w.best, true
+}
+
+// leastSum looks for the least sum of KV cost and surcharge. Those that have it are
+// in KVChooser.tied.
+type leastSum struct {
+	c     *KVChooser
+	fixed int64
+	best  float64
+	limit int64 // the largest key of the tree with a KV cost of at most best
+	first int   // the slot that was visited first, -1: none yet
+	left  int   // slots that may still be visited
+}
+
+// look takes a candidate with a KV cost into account. It is false if the scan must
+// do the selection.
+func (w *leastSum) look(slot indexer.Slot, kv float64) bool {
+	if kv > w.best {
+		return true
+	}
+	extra, ok := w.c.extra.Of(slot)
+	if !ok {
+		return false
+	}
+	switch sum := kv + float64(w.c.weight*extra); {
+	case sum < w.best:
+		w.best, w.c.tied = sum, append(w.c.tied[:0], slot)
+		if units := math.Floor(sum * kvUnit); units < noKey/2 {
+			w.limit = int64(units) - w.fixed
+		}
+	case sum == w.best && !slices.Contains(w.c.tied, slot):
+		w.c.tied = append(w.c.tied, slot)
+	}
+	return true
+}
+
+// visit looks at a slot of the tree, unless it has something of the request: its key
+// is not its cost then, and it was looked at before. It is false if the scan must do
+// the selection.
+func (w *leastSum) visit(slot int) bool {
+	t := &w.c.t
+	if slot == w.first || t.shared[slot] > 0 || t.overlap != nil && t.overlap[slot] > 0 {
+		return true
+	}
+	if w.left--; w.left < 0 {
+		return false
+	}
+	return w.look(indexer.Slot(slot), float64(w.c.tree.key(slot)+w.fixed)/kvUnit)
+}
+
+// below visits the slots below some siblings of the tree whose KV cost is not above
+// the least sum. It is false if the scan must do the selection.
+func (w *leastSum) below(level, child int) bool {
+	t := &w.c.tree
+	for node := child; node < child+fanOut; node++ {
+		switch {
+		case t.nodes[node].key > w.limit:
+		case level == 0:
+			if !w.visit(node) {
+				return false
+			}
+		case !w.below(level-1, t.levels[level-1]+(node-t.levels[level])*fanOut):
+			return false
+		}
+	}
+	return true
 }
 
 // among puts the costs of those that have something into the tree for a while,

@@ -85,7 +85,7 @@ func BenchmarkDefaultSelection(b *testing.B) {
 	for _, candidates := range selectionCandidates {
 		for _, v := range selectionVariants {
 			b.Run(fmt.Sprintf("%d/%s", candidates, strings.ReplaceAll(v.name, ", ", "-")), func(b *testing.B) {
-				s, err := newSelector(candidates, v.temperature, v.scan, 42)
+				s, err := newSelector(candidates, v, 42)
 				if err != nil {
 					b.Fatal(err)
 				}

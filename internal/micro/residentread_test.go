@@ -93,7 +93,7 @@ func TestSelectionsDoNotAllocate(t *testing.T) {
 	}
 	for _, candidates := range selectionCandidates {
 		for _, v := range selectionVariants {
-			s, err := newSelector(candidates, v.temperature, v.scan, 42)
+			s, err := newSelector(candidates, v, 42)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/policies"
+	"github.com/kvbench/kvbench/policies/experimental/residency"
+	"github.com/kvbench/kvbench/policies/experimental/residentblocks"
 )
 
 // SelectionOptions say what DefaultSelection measures.
@@ -41,15 +44,21 @@ func SelectionCases() []string {
 // SelectionBase is the variant that ratios of DefaultSelection are to.
 const SelectionBase = "scan"
 
-// selectionVariants are the ways to choose by the default cost.
-var selectionVariants = []struct {
+// selectionVariant is a way to choose by the default cost, or by that and what the
+// placement would evict.
+type selectionVariant struct {
 	name        string
 	temperature float64
 	scan        bool
-}{
-	{SelectionBase, 0, true},
-	{"sublinear", 0, false},
-	{"scan, temperature 0.7", 0.7, true},
+	evictions   bool
+}
+
+var selectionVariants = []selectionVariant{
+	{SelectionBase, 0, true, false},
+	{"sublinear", 0, false, false},
+	{"scan, temperature 0.7", 0.7, true, false},
+	{"kv-resident, scan", 0, true, true},
+	{"kv-resident, sublinear", 0, false, true},
 }
 
 const (
@@ -58,6 +67,7 @@ const (
 	selectionMatched   = 64 // ranks that hold a part of the prompt, or half of them
 	selectionSharing   = 8  // of the matched ones that are active with it, or half of them
 	selectionAllocated = 100
+	selectionCapacity  = 16_384 // blocks of a rank
 )
 
 // CheckSelectionOptions returns what is wrong with the options.
@@ -75,7 +85,8 @@ func CheckSelectionOptions(o *SelectionOptions) error {
 
 // DefaultSelection measures how long the default KV cost takes to choose a rank:
 // with temperature 0 by a scan and by policies.KVChooser, which must choose the
-// same, and with temperature 0.7. It takes one CPU.
+// same, and with temperature 0.7; and by scan and chooser with what the placement
+// would evict added to the cost. It takes one CPU.
 func DefaultSelection(ctx context.Context, o *SelectionOptions) (*Report, error) {
 	if err := CheckSelectionOptions(o); err != nil {
 		return nil, err
@@ -97,7 +108,7 @@ func (r *Report) runSelection(ctx context.Context, o *SelectionOptions, name str
 	var selectors []*selector
 	var variants []string
 	for _, v := range selectionVariants {
-		s, err := newSelector(candidates, v.temperature, v.scan, o.Seed)
+		s, err := newSelector(candidates, v, o.Seed)
 		if err != nil {
 			return err
 		}
@@ -115,10 +126,11 @@ func (r *Report) runSelection(ctx context.Context, o *SelectionOptions, name str
 		if err != nil {
 			return nil, err
 		}
-		// Streams of the same seed: the variants of temperature 0 choose the same.
-		if selectionVariants[i].temperature == 0 {
+		// Streams of the same seed: the variants of one cost and temperature 0 choose
+		// the same.
+		if v := selectionVariants[i]; v.temperature == 0 {
 			for k, m := range metrics {
-				round := fmt.Sprint(m.name, selectors[i].rounds)
+				round := fmt.Sprint(m.name, v.evictions, selectors[i].rounds)
 				if other, known := sums[round]; known && other != chosen[k] {
 					return nil, fmt.Errorf("%s: it chose other ranks than another variant", m.name)
 				}
@@ -152,17 +164,35 @@ type selector struct {
 	count    int // selections that a metric is of
 }
 
+// recipe is the policy.
+func (v *selectionVariant) recipe() (policies.Recipe, error) {
+	p := policies.DefaultKVParams()
+	r, err := policies.KVRecipe(p, v.temperature, policies.ScaleMinMax)
+	if err != nil {
+		return r, err
+	}
+	if v.evictions {
+		evictions := func() *residency.Evictions { return residency.NewEvictions(false, math.Inf(1)) }
+		r.Scorers = append(r.Scorers, policies.Weighted{Name: "evictions", Scorer: evictions(), Weight: 1})
+		if r.Chooser, err = policies.NewKVSurchargeChooser(p, evictions(), 1); err != nil {
+			return r, err
+		}
+	}
+	if v.scan {
+		r.Chooser = nil
+	} else if r.Chooser == nil {
+		return r, errors.New("the policy has no chooser")
+	}
+	return r, nil
+}
+
 // newSelector makes the state: every rank has four requests of 1 to 4096 tokens,
-// one of which waits for its first token.
-func newSelector(candidates int, temperature float64, scan bool, seed uint64) (*selector, error) {
-	recipe, err := policies.KVRecipe(policies.DefaultKVParams(), temperature, policies.ScaleMinMax)
+// one of which waits for its first token, and a cache that is full but for less
+// than 64 blocks.
+func newSelector(candidates int, v selectionVariant, seed uint64) (*selector, error) {
+	recipe, err := v.recipe()
 	if err != nil {
 		return nil, err
-	}
-	if scan {
-		recipe.Chooser = nil
-	} else if recipe.Chooser == nil {
-		return nil, errors.New("the policy has no chooser")
 	}
 	s := &selector{load: policies.NewActiveLoad(candidates, 5*candidates), count: min(max(4_000_000/candidates, 1000), 20_000)}
 	if s.pipeline, err = policies.NewPipeline(recipe, seed); err != nil {
@@ -203,6 +233,18 @@ func newSelector(candidates int, temperature float64, scan bool, seed uint64) (*
 	}
 	s.oldest = s.nextID + 1
 	s.state = policies.State{Slots: candidates, Load: s.load, Cache: &s.cache}
+	if v.evictions {
+		threads := make([]int, candidates)
+		for slot := range threads {
+			threads[slot] = slot % residentThreads
+		}
+		counters := indexer.NewResidentCounters(threads, indexer.Packed)
+		s.state.ResidentBlocks = residentblocks.NewFeed(counters, nil, slog.New(slog.DiscardHandler)).Reader()
+		for slot := range threads {
+			s.state.CapacityBlocks = append(s.state.CapacityBlocks, selectionCapacity)
+			counters.Store(indexer.Slot(slot), uint32(selectionCapacity-rng.IntN(64)))
+		}
+	}
 	return s, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/kvbench/kvbench/policies"
 )
 
 func TestDefaultSelectionMeasuresEveryMetric(t *testing.T) {
@@ -18,8 +20,8 @@ func TestDefaultSelectionMeasuresEveryMetric(t *testing.T) {
 	if got := strings.Join(steps, " "); got != "8 4096" {
 		t.Errorf("steps %q", got)
 	}
-	if len(r.Work) != 2 || len(r.Series) != 2*3*4 {
-		t.Fatalf("%d cases and %d series, want 2 and 24", len(r.Work), len(r.Series))
+	if want := 2 * len(selectionVariants) * 4; len(r.Work) != 2 || len(r.Series) != want {
+		t.Fatalf("%d cases and %d series, want 2 and %d", len(r.Work), len(r.Series), want)
 	}
 	for _, s := range r.Series {
 		if len(s.Values) != 1 {
@@ -31,35 +33,72 @@ func TestDefaultSelectionMeasuresEveryMetric(t *testing.T) {
 	}
 }
 
-// TestSelectorsChooseTheSame goes through the measured work, in which the chooser
-// must not leave everything to the scan.
+// TestSelectorsChooseTheSame goes through the measured work.
 func TestSelectorsChooseTheSame(t *testing.T) {
-	scan, err := newSelector(2000, 0, true, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fast, err := newSelector(2000, 0, false, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*selector{scan, fast} {
-		if len(s.cache.touched) != selectionMatched || s.sharing != selectionSharing {
-			t.Errorf("%d ranks hold the prompt and %d are active with it", len(s.cache.touched), s.sharing)
+	for _, evictions := range []bool{false, true} {
+		var selectors [2]*selector
+		var sums [2]uint64
+		for i, scan := range []bool{true, false} {
+			s, err := newSelector(2000, selectionVariant{scan: scan, evictions: evictions}, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.cache.touched) != selectionMatched || s.sharing != selectionSharing {
+				t.Errorf("%d ranks hold the prompt and %d are active with it", len(s.cache.touched), s.sharing)
+			}
+			if sums[i], err = s.served(3000); err != nil {
+				t.Fatal(err)
+			}
+			selectors[i] = s
+		}
+		if sums[0] != sums[1] {
+			t.Errorf("evictions %v: they choose different ranks", evictions)
+		}
+		if a, b := selectors[0].load.Active(), selectors[1].load.Active(); a != b || a < 2000 {
+			t.Errorf("%d and %d requests are active", a, b)
 		}
 	}
-	a, err := scan.served(3000)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// watched counts the selections that a chooser does not leave to the scan.
+type watched struct {
+	policies.Chooser
+	chose int
+}
+
+func (w *watched) Choose(v *policies.View) (row int, cost float64, ok bool) {
+	if row, cost, ok = w.Chooser.Choose(v); ok {
+		w.chose++
 	}
-	b, err := fast.served(3000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a != b {
-		t.Error("they choose different ranks")
-	}
-	if scan.load.Active() != fast.load.Active() || scan.load.Active() < 2000 {
-		t.Errorf("%d and %d requests are active", scan.load.Active(), fast.load.Active())
+	return row, cost, ok
+}
+
+// TestSublinearIsWhatIsMeasured sees that the choosers choose with many candidates.
+// That with evictions leaves some selections to the scan where loads are alike.
+func TestSublinearIsWhatIsMeasured(t *testing.T) {
+	for _, v := range selectionVariants {
+		if v.scan {
+			continue
+		}
+		r, err := v.recipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watched{Chooser: r.Chooser}
+		r.Chooser = w
+		s, err := newSelector(10_000, v, 42)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.pipeline, err = policies.NewPipeline(r, 42); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.served(1000); err != nil {
+			t.Fatal(err)
+		}
+		if least := map[bool]int{false: 990, true: 700}[v.evictions]; w.chose < least {
+			t.Errorf("%s: the chooser did %d selections of 1000", v.name, w.chose)
+		}
 	}
 }
 

@@ -17,8 +17,9 @@ func (a *app) microSelection() *cobra.Command {
 		Long: `Choose a rank by the default KV cost in three ways, each once a round: by a scan of
 all candidates, by the chooser that looks only at those that have something of the
 prompt and at the best of the rest (sublinear, which must choose the same), and by
-a scan with temperature 0.7. The prompt has 2048 tokens in blocks of 16; up to 64
-candidates hold a part of it.
+a scan with temperature 0.7; and by the cost of kv-resident, which adds what a
+placement would evict, by its scan and by its chooser. The prompt has 2048 tokens
+in blocks of 16; up to 64 candidates hold a part of it, and all caches are full.
 
 Metrics:
   selection             nothing changes between two selections
