@@ -98,7 +98,7 @@ func baselineRows(exp *rounds.Experiment, o Options, metrics []MetricConfig, n i
 		if mc.Ratio != "" {
 			r, err := rounds.ParseRatio(mc.Ratio)
 			if err != nil {
-				return nil, fmt.Errorf("metric %s: ratio: %w", mc.Metric, err)
+				return nil, fmt.Errorf("%s: ratio: %w", mc.where(), err)
 			}
 			ratios = []rounds.Ratio{r}
 		}

@@ -34,6 +34,16 @@ type MetricConfig struct {
 	Better     stats.Better
 	Margin     float64
 	FailBeyond float64
+	// Where is the place in a gate file, for errors; empty if none asked for it.
+	Where string
+}
+
+// where says in errors which metric is meant.
+func (m *MetricConfig) where() string {
+	if m.Where == "" {
+		return "metric " + m.Metric
+	}
+	return m.Where
 }
 
 // configFile is the form of Config in a file. Shares are text, so that 2% and
@@ -104,6 +114,7 @@ func ReadConfig(r io.Reader, name string) (Config, error) {
 				return Config{}, fmt.Errorf("%s (%s): the metric is listed twice for the same ratio", where, m.Metric)
 			}
 		}
+		row.Where = fmt.Sprintf("%s (%s)", where, m.Metric)
 		c.Metrics = append(c.Metrics, row)
 	}
 	return c, nil

@@ -23,7 +23,8 @@ metrics:
 		t.Fatal(err)
 	}
 	if c.Confidence != 0.95 || len(c.Metrics) != 2 || c.Metrics[0].Margin != 0.015 || c.Metrics[0].Better != "" ||
-		c.Metrics[1] != (MetricConfig{Metric: "query_latency.service.p99", Better: stats.Lower, Margin: 0.05, FailBeyond: 0.02}) {
+		c.Metrics[1] != (MetricConfig{Metric: "query_latency.service.p99", Better: stats.Lower, Margin: 0.05, FailBeyond: 0.02,
+			Where: "gate.yaml: metrics[1] (query_latency.service.p99)"}) {
 		t.Errorf("%+v", c)
 	}
 }

@@ -181,13 +181,13 @@ func input(exp *rounds.Experiment, o Options, n int) (Input, error) {
 		if mc.Ratio != "" {
 			r, err := rounds.ParseRatio(mc.Ratio)
 			if err != nil {
-				return in, fmt.Errorf("metric %s: ratio: %w", mc.Metric, err)
+				return in, fmt.Errorf("%s: ratio: %w", mc.where(), err)
 			}
 			ratios = []rounds.Ratio{r}
 		}
 		a, err := exp.Analyse(rounds.AnalyseOptions{Ratios: ratios, Metrics: []string{mc.Metric}, Rounds: n, Level: o.Config.Confidence})
 		if err != nil {
-			return in, fmt.Errorf("metric %s: %w", mc.Metric, err)
+			return in, fmt.Errorf("%s: %w", mc.where(), err)
 		}
 		for _, c := range a.Comparisons {
 			better := c.Metric.Better

@@ -3,6 +3,8 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/kvbench/kvbench/stats"
 )
@@ -113,15 +115,16 @@ func (r *Report) conclude() {
 			r.reason(Unmeasurable, "control %s %s/%s: %s", c.Metric, c.Of, c.To, c.Note)
 		}
 	}
+	said := map[string]bool{} // what forbids several verdicts is one reason
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		switch row.Verdict {
 		case Unmeasurable, Inconclusive:
-			why := "the interval reaches both beyond the margin and beyond 1"
-			if n := len(row.Notes); n > 0 {
-				why = row.Notes[n-1]
+			why := row.why()
+			if key := string(row.Verdict) + why; !said[key] {
+				said[key] = true
+				r.reason(row.Verdict, "%s: %s", r.names(func(o *RowResult) bool { return o.Verdict == row.Verdict && o.why() == why }), why)
 			}
-			r.reason(row.Verdict, "%s: %s", row.Name(), why)
 		case Fail:
 			r.reason(Fail, "%s: median %.4g, at best %.4g", row.Name(), row.Median, best(row))
 		}
@@ -129,6 +132,53 @@ func (r *Report) conclude() {
 	if r.Verdict == "" {
 		r.Verdict = Pass
 	}
+}
+
+// why is the reason of a row that neither passes nor fails.
+func (r *RowResult) why() string {
+	if n := len(r.Notes); n > 0 {
+		return r.Notes[n-1]
+	}
+	return "the interval reaches both beyond the margin and beyond 1"
+}
+
+// names names the rows of which something holds, as briefly as can be: all of them,
+// whole metrics, ratios of all metrics, or each.
+func (r *Report) names(has func(*RowResult) bool) string {
+	var names, metrics, ratios []string
+	add := func(to *[]string, name string) {
+		if !slices.Contains(*to, name) {
+			*to = append(*to, name)
+		}
+	}
+	byMetric, byRatio := true, true
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if !has(row) {
+			continue
+		}
+		names = append(names, row.Name())
+		add(&metrics, row.Metric)
+		add(&ratios, row.Of+"/"+row.To)
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if has(row) {
+			continue
+		}
+		byMetric = byMetric && !slices.Contains(metrics, row.Metric)
+		byRatio = byRatio && !slices.Contains(ratios, row.Of+"/"+row.To)
+	}
+	switch {
+	case len(names) < 2:
+	case len(names) == len(r.Rows):
+		return fmt.Sprintf("all %d comparisons", len(names))
+	case byRatio:
+		return fmt.Sprintf("%s in all metrics", strings.Join(ratios, ", "))
+	case byMetric && len(metrics) < len(names):
+		return fmt.Sprintf("%s of all ratios", strings.Join(metrics, ", "))
+	}
+	return strings.Join(names, ", ")
 }
 
 // best is the end of the interval that speaks for the variant.

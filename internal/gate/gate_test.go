@@ -405,3 +405,36 @@ func TestFormats(t *testing.T) {
 		}
 	}
 }
+
+// What forbids several verdicts is one reason, and says of what as briefly as it can.
+func TestReasonsOfSeveralRows(t *testing.T) {
+	named := func(metric, of string, bad bool) Row {
+		ratios := around(1, 0.001, 20)
+		if bad {
+			ratios = around(1, 0.2, 20)
+		}
+		r := row(t, metric, stats.Higher, 0.02, ratios...)
+		r.Of = of
+		return r
+	}
+	for _, c := range []struct {
+		bad  string // metric and ratio of those that are noisy
+		want string
+	}{
+		{"ax", "a x/base: "},
+		{"ax ay bx by", "all 4 comparisons: "},
+		{"ax bx", "x/base in all metrics: "},
+		{"ax ay", "a of all ratios: "},
+		{"ax by", "a x/base, b y/base: "},
+		{"ax ay bx", "a x/base, a y/base, b x/base: "},
+	} {
+		var rows []Row
+		for _, name := range []string{"ax", "ay", "bx", "by"} {
+			rows = append(rows, named(name[:1], name[1:], strings.Contains(c.bad, name)))
+		}
+		r := judge(t, Input{Name: "exp", Rows: rows, Rounds: 20, Planned: 20})
+		if r.Verdict != Inconclusive || len(r.Reasons) != 1 || !strings.HasPrefix(r.Reasons[0], c.want) {
+			t.Errorf("%s: %s, %q; want %q", c.bad, r.Verdict, r.Reasons, c.want)
+		}
+	}
+}

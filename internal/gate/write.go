@@ -60,20 +60,13 @@ func (r *Report) WriteText(w io.Writer) error {
 			return
 		}
 		said[kind+what] = true
-		var names []string
-		for i := range r.Rows {
-			if has(&r.Rows[i]) {
-				names = append(names, r.Rows[i].Name())
-			}
-		}
-		name := strings.Join(names, ", ")
-		if len(names) > 1 && len(names) == len(r.Rows) {
-			name = fmt.Sprintf("all %d comparisons", len(names))
-		}
-		b.Wrap(kind, name+": "+what)
+		b.Wrap(kind, r.names(has)+": "+what)
 	}
 	for i := range r.Rows {
 		for _, n := range r.Rows[i].Notes {
+			if v := r.Rows[i].Verdict; n == r.Rows[i].why() && (v == Unmeasurable || v == Inconclusive) {
+				continue // it is a reason, above
+			}
 			say("note: ", n, func(row *RowResult) bool { return slices.Contains(row.Notes, n) })
 		}
 		for _, warning := range r.Rows[i].Warnings {
