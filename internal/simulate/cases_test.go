@@ -431,7 +431,7 @@ func TestExplain(t *testing.T) {
 	if err := x.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"row 211", "| truly: overlap", "evictions x 1", "picked by", "(oracle)"} {
+	for _, want := range []string{"row 211", "true overlap", "evictions x 1", "picked by", "(oracle)"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

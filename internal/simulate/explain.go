@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/internal/text"
@@ -236,8 +236,9 @@ func (e *explainer) Outcome(o *fleet.Outcome) {
 // WriteText writes the explanation for people.
 func (x *Explanation) WriteText(w io.Writer) error {
 	var b text.Builder
-	b.Line(fmt.Sprintf("%s: row %d (line %d), session %d: a prompt of %d tokens, %d full blocks of %d",
+	b.Wrap("", fmt.Sprintf("%s: row %d (line %d), session %d: a prompt of %d tokens, %d full blocks of %d",
 		x.Trace.Name, x.Row, x.Line, x.Session, x.PromptTokens, x.Blocks, x.Options.BlockSize))
+	b.Wrap("", "tokens: prefill, backlog (of prompts that the rank has yet to compute); blocks: overlap, decode, shared, capacity, resident, of (what the rank has room for); first what the router knew, then what was true")
 	for _, warning := range x.Warnings {
 		b.Wrap("warning: ", warning)
 	}
@@ -259,10 +260,7 @@ func (d *Decision) writeText(w io.Writer, prompt int) error {
 	if name == "" {
 		name = d.Policy
 	}
-	b.Wrap(name+": ", fmt.Sprintf("reads %s; at %s", d.Inputs, span(d.AtNanos)))
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return err
-	}
+	b.Wrap("", fmt.Sprintf("%s: reads %s; at %s", breakable(name), d.Inputs, span(d.AtNanos)))
 	// Columns that no rank has a value in are left out.
 	columns := []struct {
 		name string
@@ -296,8 +294,16 @@ func (d *Decision) writeText(w io.Writer, prompt int) error {
 		}
 		return fmt.Sprintf("%.6g", *c.Total)
 	}})
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head, rows := "rank\t", make([]string, len(d.Candidates))
+	rank := func(c *Candidate) string {
+		if c.Rank == d.Rank {
+			return fmt.Sprintf("* %d", c.Rank)
+		}
+		return fmt.Sprintf("  %d", c.Rank)
+	}
+	knows, rows := []string{"  rank"}, make([][]string, len(d.Candidates))
+	for i := range rows {
+		rows[i] = []string{rank(&d.Candidates[i])}
+	}
 	for _, column := range columns {
 		cells, any := make([]string, len(d.Candidates)), false
 		for i := range d.Candidates {
@@ -305,25 +311,29 @@ func (d *Decision) writeText(w io.Writer, prompt int) error {
 			any = any || cells[i] != ""
 		}
 		if any {
-			head += column.name + "\t"
+			knows = append(knows, column.name)
 			for i := range cells {
-				rows[i] += cells[i] + "\t"
+				rows[i] = append(rows[i], cells[i])
 			}
 		}
 	}
-	fmt.Fprintln(t, head+"| truly: overlap\tbacklog\trequests\tresident\tof\t")
+	if len(knows) > 1 {
+		var t text.Table
+		t.Row(knows...)
+		for _, row := range rows {
+			t.Row(row...)
+		}
+		t.Write(&b)
+		b.Line("")
+	}
+	var truth text.Table
+	truth.Row("  rank", "true overlap", "backlog", "requests", "resident", "of")
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
-		mark := ""
-		if c.Rank == d.Rank {
-			mark = "* "
-		}
-		fmt.Fprintf(t, "%s%d\t%s%d\t%d\t%d\t%d\t%d\t\n", mark, c.Rank, rows[i], c.TrueOverlap, c.TrueBacklog, c.TrueRequests, c.TrueResident, c.Pool)
+		truth.Row(rank(c), strconv.Itoa(c.TrueOverlap), strconv.FormatInt(c.TrueBacklog, 10), strconv.Itoa(c.TrueRequests),
+			strconv.Itoa(c.TrueResident), strconv.Itoa(c.Pool))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	var tail text.Builder
+	truth.Write(&b)
 	var says []string
 	if d.SessionRank >= 0 {
 		says = append(says, fmt.Sprintf("the session was served by rank %d", d.SessionRank))
@@ -343,10 +353,13 @@ func (d *Decision) writeText(w io.Writer, prompt int) error {
 		says = append(says, fmt.Sprintf("rank %d was picked by %s: %d of %d prompt tokens from the cache%s, queue %s, TTFT %s, E2E %s",
 			d.Rank, d.Picker, d.HitTokens, prompt, expected, span(d.QueueNanos), span(d.TTFTNanos), span(d.E2ENanos)))
 	}
-	tail.Wrap("=> ", strings.Join(says, "; "))
-	_, err := io.WriteString(w, tail.String())
+	b.Wrap("=> ", strings.Join(says, "; "))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// breakable lets the parameters of a policy stand on several lines.
+func breakable(policy string) string { return strings.ReplaceAll(policy, ",", ", ") }
 
 // known writes a number that may be missing.
 func known[T any](x *T) string {
