@@ -59,6 +59,11 @@ others can try, so take it for tests alone.`,
 					return err
 				}
 			}
+			if keyFile != "" && f.toFile() {
+				if err := checkOutputs(f.overwrite, []string{keyFile}, outputFile{"--out", f.out}); err != nil {
+					return err
+				}
+			}
 			return a.rewrite(cmd, &f, args[0], false, func(src rewrite.Source) (rewrite.Source, error) {
 				return rewrite.NewAnonymiser(rewrite.Check(src), an), nil
 			})

@@ -60,6 +60,11 @@ else on standard error. The same trace and flags give the same bytes.`,
 			if useless != nil {
 				return useless
 			}
+			if toFile {
+				if err := checkOutputs(overwrite, []string{like}, outputFile{"--out", out}); err != nil {
+					return err
+				}
+			}
 			var original *trace.Trace
 			var fitted analysis.Fitted
 			if like != "" {

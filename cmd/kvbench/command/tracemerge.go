@@ -31,7 +31,7 @@ must have ids of the same number of tokens.`,
 		},
 		ValidArgsFunction: completeTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := f.encoding(); err != nil {
+			if _, err := f.encoding(args...); err != nil {
 				return err
 			}
 			progress := a.progress()

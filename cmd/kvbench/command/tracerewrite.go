@@ -126,8 +126,8 @@ func (a *app) encodeTrace(to io.Writer, encoding rewrite.Encoding, blockSize int
 
 func (f *rewriteFlags) toFile() bool { return f.out != "" && f.out != "-" }
 
-// encoding checks what is to be written, and where.
-func (f *rewriteFlags) encoding() (rewrite.Encoding, error) {
+// encoding checks what is to be written, and where: not in the place of an input.
+func (f *rewriteFlags) encoding(inputs ...string) (rewrite.Encoding, error) {
 	format, err := trace.ParseFormat(f.as)
 	if err != nil {
 		return rewrite.Encoding{}, fmt.Errorf("--as: %w", err)
@@ -137,8 +137,8 @@ func (f *rewriteFlags) encoding() (rewrite.Encoding, error) {
 		return encoding, fmt.Errorf("--out and --as: %w", err)
 	}
 	if f.toFile() {
-		if err := atomicfile.CheckWritable(f.out, f.overwrite); err != nil {
-			return encoding, fmt.Errorf("--out: %w", err)
+		if err := checkOutputs(f.overwrite, inputs, outputFile{"--out", f.out}); err != nil {
+			return encoding, err
 		}
 	}
 	return encoding, nil
@@ -147,7 +147,7 @@ func (f *rewriteFlags) encoding() (rewrite.Encoding, error) {
 // rewrite reads one trace and writes what change makes of it. keep says that the
 // parameters of a generator still hold.
 func (a *app) rewrite(cmd *cobra.Command, f *rewriteFlags, source string, keep bool, change func(rewrite.Source) (rewrite.Source, error)) error {
-	if _, err := f.encoding(); err != nil {
+	if _, err := f.encoding(source); err != nil {
 		return err
 	}
 	progress := a.progress()

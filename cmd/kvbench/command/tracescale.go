@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,9 @@ of sessions alone, the latter scales starts and waits alike. These and
 			s.StartSpanMS, s.ReadySpanMS = float64(startSpan)/1e6, float64(readySpan)/1e6
 			var extent rewrite.Extent
 			if s.NeedsExtent() {
+				if info, err := os.Stat(args[0]); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+					return fmt.Errorf("%s is no regular file, and what is to be scaled takes reading the trace twice; write it to a file first", args[0])
+				}
 				progress := a.progress()
 				defer progress.Done()
 				in, err := a.openTrace(cmd, args[0], &f.reading, progress.of("measure"))
