@@ -30,6 +30,8 @@ type KVChooser struct {
 	extra  Surcharge // nil: none
 	weight float64
 	tied   []indexer.Slot // those of the least sum
+	pause  int            // selections that were left to the scan when it gave up last
+	wait   int            // of these, yet to come
 
 	// What the tree was built for.
 	log        *ChangeLog
@@ -168,8 +170,16 @@ func rowOf(v *View, slot indexer.Slot) int {
 // with a surcharge leaves a selection to the scan.
 const readShare = 8
 
+// mostPause is how many selections a chooser with a surcharge leaves to the scan at
+// once after it has given up in vain again and again.
+const mostPause = 15
+
 // chooseWithExtra is Choose where there is a surcharge.
 func (c *KVChooser) chooseWithExtra(v *View, fixed int64) (row int, cost float64, ok bool) {
+	if c.wait > 0 {
+		c.wait--
+		return 0, 0, false
+	}
 	if !c.extra.Begin(v) {
 		return 0, 0, false
 	}
@@ -187,20 +197,33 @@ func (c *KVChooser) chooseWithExtra(v *View, fixed int64) (row int, cost float64
 			return 0, 0, false
 		}
 	}
-	if c.tree.root().key <= w.limit {
-		first := c.tree.nth(0) // a low sum to begin with
-		if !w.visit(first) {
-			return 0, 0, false
+	if root := c.tree.root(); root.key <= w.limit {
+		if int(root.count) > w.left { // all of them must be read
+			w.left = -1
+		} else {
+			first := c.tree.nth(0) // a low sum to begin with
+			ok = w.visit(first)
+			w.first = first
+			level := len(c.tree.levels) - 1
+			ok = ok && w.below(level, c.tree.levels[level])
 		}
-		w.first = first
-		if level := len(c.tree.levels) - 1; !w.below(level, c.tree.levels[level]) {
+		if w.left < 0 {
+			// What was in vain now will be so the next time, more often than not.
+			c.pause = min(2*c.pause+1, mostPause)
+			c.wait = c.pause
+		}
+		if !ok {
 			return 0, 0, false
 		}
 	}
+	c.pause = 0
 	j := 0
 	if len(c.tied) > 1 {
 		slices.Sort(c.tied)
-		j = v.Rand().IntN(len(c.tied))
+		c.tied = slices.Compact(c.tied) // an answer may name a rank twice
+		if n := len(c.tied); n > 1 {
+			j = v.Rand().IntN(n)
+		}
 	}
 	return rowOf(v, c.tied[j]), w.best, true
 }
@@ -232,7 +255,7 @@ func (w *leastSum) look(slot indexer.Slot, kv float64) bool {
 		if units := math.Floor(sum * kvUnit); units < noKey/2 {
 			w.limit = int64(units) - w.fixed
 		}
-	case sum == w.best && !slices.Contains(w.c.tied, slot):
+	case sum == w.best:
 		w.c.tied = append(w.c.tied, slot)
 	}
 	return true

@@ -200,10 +200,11 @@ func TestKVResidentDoesNotAllocate(t *testing.T) {
 
 // BenchmarkKVResident chooses by the KV cost and evictions, for prompts of 128
 // blocks where caches have room, are full and 64 ranks hold a part of the prompt,
-// or are full and nobody does.
+// are full and nobody does, or are that and loads are alike: then every count
+// matters, and the chooser gives up.
 func BenchmarkKVResident(b *testing.B) {
 	for _, slots := range []int{1024, 10_000} {
-		for _, kind := range []string{"room", "full", "full-unmatched"} {
+		for _, kind := range []string{"room", "full", "unmatched", "alike"} {
 			for _, scan := range []bool{true, false} {
 				how := map[bool]string{true: "scan", false: "chooser"}[scan]
 				b.Run(fmt.Sprintf("%d/%s/%s", slots, kind, how), func(b *testing.B) {
@@ -217,6 +218,9 @@ func BenchmarkKVResident(b *testing.B) {
 						for range 4 {
 							w.next++
 							r := &policies.Request{ID: w.next, BlockSize: 16, PromptTokens: 1 + rng.IntN(4096)}
+							if kind == "alike" {
+								r.PromptTokens = 2000 + rng.IntN(100)
+							}
 							if err := w.load.Dispatch(r, slot, 0); err != nil {
 								b.Fatal(err)
 							}
@@ -225,7 +229,7 @@ func BenchmarkKVResident(b *testing.B) {
 					}
 					r := &policies.Request{BlockSize: 16, PromptTokens: 2048, Locals: make([]indexer.LocalHash, 128)}
 					for _, slot := range rng.Perm(slots)[:64] {
-						if kind != "full-unmatched" {
+						if kind == "room" || kind == "full" {
 							w.cache.scores[slot] = uint32(1 + rng.IntN(128))
 							w.cache.slots = append(w.cache.slots, indexer.Slot(slot))
 						}
