@@ -174,8 +174,14 @@ func (s *summary) rates(r *Record) {
 		ns(r.Timing.WindowNS), ns(r.Timing.IssueEndNS), ns(r.Timing.DrainNS), ns(r.Timing.PrepareNS)))
 	s.line("")
 	s.line("%-14s %12s %12s %12s", "", "offered/s", "issued/s", "achieved/s")
-	s.line("%-14s %12s %12s %12s", "block-ops", count(x.OfferedBlockOpsPerSec), count(x.IssuedBlockOpsPerSec), count(x.AchievedBlockOpsPerSec))
-	s.line("%-14s %12s %12s %12s", "operations", count(x.OfferedOpsPerSec), count(x.IssuedOpsPerSec), count(x.AchievedOpsPerSec))
+	offered := func(perSec float64) string {
+		if r.Config.Serial { // one operation after another, without deadlines
+			return "none"
+		}
+		return count(perSec)
+	}
+	s.line("%-14s %12s %12s %12s", "block-ops", offered(x.OfferedBlockOpsPerSec), count(x.IssuedBlockOpsPerSec), count(x.AchievedBlockOpsPerSec))
+	s.line("%-14s %12s %12s %12s", "operations", offered(x.OfferedOpsPerSec), count(x.IssuedOpsPerSec), count(x.AchievedOpsPerSec))
 	s.line("")
 }
 

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/guptarohit/asciigraph"
@@ -12,6 +11,7 @@ import (
 	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/internal/text"
 )
 
 func (a *app) corpus() *cobra.Command {
@@ -158,14 +158,14 @@ func (a *app) corpusInfo() *cobra.Command {
 
 func writeCorpusInfo(w io.Writer, sha string, d *corpus.Description) error {
 	m, o, t := &d.Manifest, &d.Manifest.Options, &d.Manifest.Totals
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var b text.Builder
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+		b.Wrap(fmt.Sprintf("%-12s", name), fmt.Sprintf(format, args...))
 	}
 	row("corpus", "%s, %d bytes in memory", m.Schema, d.SizeBytes)
 	row("sha256", "%s", sha)
 	row("trace", "%s", m.TraceName)
-	row("", "sha256 %s", m.TraceSHA256)
+	row("its sha256", "%s", m.TraceSHA256)
 	row("ranks", "%d workers x %d, %d blocks of %d tokens each", o.Workers, o.DPRanks, o.GPUBlocks, o.BlockSize)
 	row("transforms", "length x %d, copies x %d, speed-up %g, seed %d", o.LengthFactor, o.DuplicationFactor, o.SpeedUp, m.Seed)
 	row("window", "%v, timelines scaled by %s", time.Duration(m.WindowNS), o.Rescale)
@@ -185,17 +185,17 @@ func writeCorpusInfo(w io.Writer, sha string, d *corpus.Description) error {
 		d.EventsPerRank.Min, d.EventsPerRank.Max, d.EventsPerRank.Median)
 	row("at once", "%d deadlines, at most %d operations on one", d.Deadlines, d.MostAtOnce)
 	ns := func(n int64) time.Duration { return time.Duration(n) }
-	row("requests", "first token after %v to %v, median %v", ns(d.ToFirstToken.Min), ns(d.ToFirstToken.Max), ns(d.ToFirstToken.Median))
-	row("", "end after %v to %v, median %v", ns(d.ToFinish.Min), ns(d.ToFinish.Max), ns(d.ToFinish.Median))
+	row("requests", "in the window's time: first token after %v to %v, median %v; end after %v to %v, median %v",
+		ns(d.ToFirstToken.Min), ns(d.ToFirstToken.Max), ns(d.ToFirstToken.Median), ns(d.ToFinish.Min), ns(d.ToFinish.Max), ns(d.ToFinish.Median))
 	row("", "at most %d on their way at once, %d end after the window", d.MostInFlight, d.FinishLater)
 	row("engines", "%d blocks hit, %d of the stored ones generated", t.HitBlocks, t.OutputBlocks)
+	row("", "%d requests refused, peaks: %d blocks active, %d requests waiting", t.RefusedRequests, t.PeakActive, t.PeakQueue)
 	if a := &t.Approximate; o.Approximate != "" {
 		row("retention", "%d blocks predicted, %d too many and %d too few", a.PredictedBlocks, a.OverPredicted, a.UnderPredicted)
 		row("", "%d blocks expired, %d evicted, peak %d a rank", a.ExpiredBlocks, a.EvictedBlocks, a.PeakBlocks)
 		row("", "over capacity after %d changes, by up to %d blocks", a.OverCapacity, a.PeakOver)
 	}
-	row("", "%d requests refused, peaks: %d blocks active, %d requests waiting", t.RefusedRequests, t.PeakActive, t.PeakQueue)
-	if err := tw.Flush(); err != nil {
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
 	ops := make([]float64, len(d.Buckets))
