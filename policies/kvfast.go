@@ -81,10 +81,12 @@ type Surcharge interface {
 // So no exact way of choosing reads fewer than the candidates with a KV cost of at most
 // m. They are few while those that are cheapest by the KV cost have little to pay, or
 // one that holds much of the prompt is cheaper than the others with nothing to pay.
-// If every rank pays about as much and nobody holds anything, they are all whose loads
-// differ by no more than that from the least, which is most of a fleet in balance: there
-// a way that takes less than time in proportion to the candidates does not exist. After
-// a share of them the chooser gives up, and the scan does the selection.
+// But a router that goes by the sum sends requests to where it is least until all sums
+// are about alike, and then m is above the KV cost of every rank that has as much to pay
+// as the chosen one or more: of most of a fleet whose caches are full. There a way that
+// takes less than time in proportion to the candidates does not exist. After a share of
+// them the chooser gives up and the scan does the selection, and for a while the next
+// ones too.
 func NewKVSurchargeChooser(p KVParams, extra Surcharge, weight float64) (*KVChooser, error) {
 	c, err := NewKVChooser(p)
 	if err != nil {
@@ -168,7 +170,7 @@ func rowOf(v *View, slot indexer.Slot) int {
 
 // readShare is the share of the candidates, as one in so many, after which a chooser
 // with a surcharge leaves a selection to the scan.
-const readShare = 8
+const readShare = 32
 
 // mostPause is how many selections a chooser with a surcharge leaves to the scan at
 // once after it has given up in vain again and again.

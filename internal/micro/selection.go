@@ -58,7 +58,7 @@ var selectionVariants = []selectionVariant{
 	{"sublinear", 0, false, false},
 	{"scan, temperature 0.7", 0.7, true, false},
 	{"kv-resident, scan", 0, true, true},
-	{"kv-resident, sublinear", 0, false, true},
+	{"kv-resident, chooser", 0, false, true},
 }
 
 const (
@@ -187,8 +187,8 @@ func (v *selectionVariant) recipe() (policies.Recipe, error) {
 }
 
 // newSelector makes the state: every rank has four requests of 1 to 4096 tokens,
-// one of which waits for its first token, and a cache that is full but for less
-// than 64 blocks.
+// one of which waits for its first token, and every other rank a cache that is full
+// but for less than 64 blocks. The others have room.
 func newSelector(candidates int, v selectionVariant, seed uint64) (*selector, error) {
 	recipe, err := v.recipe()
 	if err != nil {
@@ -242,7 +242,11 @@ func newSelector(candidates int, v selectionVariant, seed uint64) (*selector, er
 		s.state.ResidentBlocks = residentblocks.NewFeed(counters, nil, slog.New(slog.DiscardHandler)).Reader()
 		for slot := range threads {
 			s.state.CapacityBlocks = append(s.state.CapacityBlocks, selectionCapacity)
-			counters.Store(indexer.Slot(slot), uint32(selectionCapacity-rng.IntN(64)))
+			resident := selectionCapacity / 2
+			if slot%2 == 0 {
+				resident = selectionCapacity - rng.IntN(64)
+			}
+			counters.Store(indexer.Slot(slot), uint32(resident))
 		}
 	}
 	return s, nil

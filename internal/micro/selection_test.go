@@ -74,7 +74,8 @@ func (w *watched) Choose(v *policies.View) (row int, cost float64, ok bool) {
 }
 
 // TestSublinearIsWhatIsMeasured sees that the choosers choose with many candidates.
-// That with evictions leaves some selections to the scan where loads are alike.
+// That with evictions leaves selections to the scan once the requests that it placed
+// have made all sums alike.
 func TestSublinearIsWhatIsMeasured(t *testing.T) {
 	for _, v := range selectionVariants {
 		if v.scan {
@@ -96,7 +97,7 @@ func TestSublinearIsWhatIsMeasured(t *testing.T) {
 		if _, err := s.served(1000); err != nil {
 			t.Fatal(err)
 		}
-		if least := map[bool]int{false: 990, true: 500}[v.evictions]; w.chose < least {
+		if least := map[bool]int{false: 990, true: 300}[v.evictions]; w.chose < least {
 			t.Errorf("%s: the chooser did %d selections of 1000", v.name, w.chose)
 		}
 	}

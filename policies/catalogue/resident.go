@@ -36,7 +36,7 @@ func residents() []Definition {
 		},
 		{
 			Name: "kv-resident", Summary: "the KV cost, and what the placement would evict",
-			Doc:       "Picks the least of the cost of kv plus evict * the blocks that the placement would evict. " + evictionsRule + absentRule + " With a temperature, a candidate is drawn as by the picker softmax.",
+			Doc:       "Picks the least of the cost of kv plus evict * the blocks that the placement would evict. " + evictionsRule + absentRule + " With a temperature, a candidate is drawn as by the picker softmax. Without one, not every candidate is looked at where few are cheap by the cost of kv; what is chosen is the same.",
 			Source:    "the default cost of the router of NVIDIA Dynamo with a term of ours; the resident counts are an experimental input",
 			GoesWrong: evictionsGap + " Once all caches are full it is kv with cached blocks worth more.",
 			Params:    append(append([]Param{}, kvParams...), weight("evict", "1", "blocks of prefill that an evicted block costs"), stale),

@@ -18,8 +18,10 @@ func (a *app) microResidentRead() *cobra.Command {
 		Use:   "resident_blocks_read",
 		Short: "What a scorer pays to read resident counts",
 		Long: `Select by a scorer that adds each candidate's count, and by the same scorer without
-it, each once a round; and again while a thread on another CPU rewrites every
-counter without pause, for which it takes two CPUs. The threads are pinned.
+it, each once a round; by one that adds it from the copy of the counts that all
+components of a selection share; and by the first again while a thread on another
+CPU rewrites every counter without pause, for which it takes two CPUs. The threads
+are pinned.
 
 The cases are numbers of candidates, with counters that lie side by side or, if
 the name says padded, on a cache line of their own each. 'reading counts, a

@@ -19,7 +19,7 @@ all candidates, by the chooser that looks only at those that have something of t
 prompt and at the best of the rest (sublinear, which must choose the same), and by
 a scan with temperature 0.7; and by the cost of kv-resident, which adds what a
 placement would evict, by its scan and by its chooser. The prompt has 2048 tokens
-in blocks of 16; up to 64 candidates hold a part of it, and all caches are full.
+in blocks of 16; up to 64 candidates hold a part of it. Every other cache is full.
 
 Metrics:
   selection             nothing changes between two selections
