@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -152,10 +153,22 @@ func (p Pairs) Ratios() []float64 {
 	return r
 }
 
-// DroppedText names the rounds left out and why, "" if there are none.
+// droppedInFull is how many rounds DroppedText gives the reasons of.
+const droppedInFull = 3
+
+// DroppedText names the rounds left out, "" if there are none, and why the first of
+// them were.
 func (p Pairs) DroppedText() string {
 	var parts []string
-	for _, d := range p.Dropped {
+	for i, d := range p.Dropped {
+		if i >= droppedInFull && len(p.Dropped) > droppedInFull+1 {
+			more := make([]string, 0, len(p.Dropped)-i)
+			for _, d := range p.Dropped[i:] {
+				more = append(more, strconv.Itoa(d.Round))
+			}
+			parts = append(parts, "rounds "+strings.Join(more, ", "))
+			break
+		}
 		var why []string
 		if d.XReason != "" {
 			why = append(why, p.Numerator+": "+d.XReason)

@@ -183,3 +183,17 @@ func TestNoPairs(t *testing.T) {
 		}
 	}
 }
+
+func TestDroppedTextOfManyRounds(t *testing.T) {
+	p := Pairs{Numerator: "x", Denominator: "y"}
+	for round := 1; round <= 4; round++ {
+		p.Dropped = append(p.Dropped, DroppedPair{Round: round, XReason: "late"})
+	}
+	if got := p.DroppedText(); strings.Count(got, "late") != 4 {
+		t.Errorf("four rounds: %q", got)
+	}
+	p.Dropped = append(p.Dropped, DroppedPair{Round: 7, YReason: "late"})
+	if got, want := p.DroppedText(), "round 1 (x: late), round 2 (x: late), round 3 (x: late), rounds 4, 7"; got != want {
+		t.Errorf("five rounds: %q, want %q", got, want)
+	}
+}

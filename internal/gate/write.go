@@ -38,7 +38,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		table.Title(metric)
 		for i := range r.Rows {
 			if row := &r.Rows[i]; row.Metric == metric {
-				table.Row("  "+row.Of+"/"+row.To, fmt.Sprintf("%.4f", row.Median), intervalText(row.Interval),
+				table.Row("  "+row.Of+"/"+row.To, medianText(row.Median, row.Used), intervalText(row.Interval),
 					fmt.Sprintf("%g%%", 100*row.Margin), fmt.Sprintf("%d of %d", row.Used, row.Planned), string(row.Verdict))
 			}
 		}
@@ -48,7 +48,7 @@ func (r *Report) WriteText(w io.Writer) error {
 				if !c.OK {
 					ok = "A/A NOT OK"
 				}
-				table.Row("  "+c.Of+"/"+c.To, fmt.Sprintf("%.4f", c.Median), intervalText(c.Interval),
+				table.Row("  "+c.Of+"/"+c.To, medianText(c.Median, len(c.Pairs.Kept)), intervalText(c.Interval),
 					"", fmt.Sprintf("%d of %d", len(c.Pairs.Kept), c.Pairs.Planned()), ok)
 			}
 		}
@@ -112,6 +112,14 @@ func (r *Report) lookText() string {
 	return fmt.Sprintf("%s, one look at %g%%", s, 100*r.Look.Level)
 }
 
+// medianText is the median of n ratios.
+func medianText(median float64, n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.4f", median)
+}
+
 func intervalText(iv stats.Interval) string {
 	if !iv.Ok() {
 		return "none"
@@ -131,7 +139,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	fmt.Fprintln(&b, "|---|---|---:|---|---:|---:|---|")
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		fmt.Fprintf(&b, "| %s | %s/%s | %.4f | %s | %g%% | %d of %d | **%s** |\n", cell(row.Metric), cell(row.Of), cell(row.To), row.Median,
+		fmt.Fprintf(&b, "| %s | %s/%s | %s | %s | %g%% | %d of %d | **%s** |\n", cell(row.Metric), cell(row.Of), cell(row.To), medianText(row.Median, row.Used),
 			intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned, row.Verdict)
 	}
 	for i := range r.Controls {
@@ -140,7 +148,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		if !c.OK {
 			ok = "**A/A not ok**"
 		}
-		fmt.Fprintf(&b, "| %s | %s/%s | %.4f | %s | | %d of %d | %s |\n", cell(c.Metric), cell(c.Of), cell(c.To), c.Median,
+		fmt.Fprintf(&b, "| %s | %s/%s | %s | %s | | %d of %d | %s |\n", cell(c.Metric), cell(c.Of), cell(c.To), medianText(c.Median, len(c.Pairs.Kept)),
 			intervalText(c.Interval), len(c.Pairs.Kept), c.Pairs.Planned(), ok)
 	}
 	if len(r.Reasons) > 0 {

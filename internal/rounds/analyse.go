@@ -531,7 +531,9 @@ func (s *sample) warnings(a *Analysis) []Warning {
 		add("unbalanced-plan", "the order of %d variants is balanced over %d rounds, and %d is no multiple of that: plan %d", len(m.Variants), block, a.Planned, (a.Planned/block+1)*block)
 	}
 	var shared, serial []string
+	late := false
 	for _, v := range a.Variants {
+		late = late || v.Rules["issue_span"] > 0
 		if v.Invalid > 0 {
 			add("invalid-trials", "%s: %d of %d trials invalid (%s), %d retried", v.Name, v.Invalid, v.Trials, countText(v.Rules), v.Retries)
 		}
@@ -541,6 +543,9 @@ func (s *sample) warnings(a *Analysis) []Warning {
 		if s.serial(v.Name) == "serially" {
 			serial = append(serial, v.Name)
 		}
+	}
+	if late {
+		add("issue-span", "issue_span: the work was not offered in time, so that less load was measured than was meant; lengthen --duration, or give the issuers CPUs of their own")
 	}
 	if len(serial) > 0 {
 		add("serial", "trials did one operation after another (%s): rates and latencies are not comparable with those of other trials", strings.Join(serial, ", "))
