@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures what choosing a rank takes, and what reading and keeping the resident
-# counts costs. Takes about two minutes, on a machine that does nothing else.
+# counts costs. Takes two to three minutes, on a machine that does nothing else.
 # Usage: results/recorded/selection/run.sh; then go test ./results/recorded -update
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
