@@ -113,6 +113,7 @@ func (b *page) table(axis string, points []Point) {
 				strconv.FormatFloat(p.Done, 'f', 2, 64), kept, ns(q.P50), ns(q.P99), ns(t.P50), ns(t.P99), ns(e.P50), ns(e.P99)))
 		}
 	}
+	b.Wrap("", "b-ops: block-ops; done x win: the time until all was done, in windows; kept up: how many of the trials; in all: from scheduled to finished")
 }
 
 // column is the label as far as it fits the table.
@@ -186,7 +187,7 @@ func (b *page) curves(points []Point) {
 		caption string
 		format  func(float64) string
 	}{
-		{&rates, "achieved against offered, block-ops/s: o kept up, x did not, . all of it", short},
+		{&rates, "achieved against offered, block-ops/s: o kept up, x did not, . achieved as much as offered", short},
 		{&latencies, "query latency against offered block-ops/s: s service p50, 5 9 scheduled to finished p50 p99", ns},
 	} {
 		b.Line("")

@@ -118,8 +118,8 @@ func Compare(a, b *Collector) (Comparison, error) {
 		out.Notes = append(out.Notes, fmt.Sprintf("the traces have %d and %d requests: what is reused grows with their number, so its distances are not of like with like; --requests %d compares as many of both",
 			a.requests, b.requests, min(a.requests, b.requests)))
 	} else {
-		out.Notes = append(out.Notes, fmt.Sprintf("the traces have %d and %d requests: what is reused grows with their number, so its distances are of the first %d of both; hits of caches are of all",
-			a.requests, b.requests, common*size))
+		out.Notes = append(out.Notes, fmt.Sprintf("the traces have %d and %d requests: what is reused grows with their number, so its distances are of the first %d of both, whole parts of %d; hits of caches are of all",
+			a.requests, b.requests, common*size, size))
 	}
 
 	inA, inB := float64(a.blockSize), float64(b.blockSize)

@@ -137,8 +137,11 @@ func (c *Comparison) WriteText(w io.Writer, nameA, nameB string) error {
 	for _, m := range c.Metrics {
 		for i, d := range []Distribution{m.A, m.B} {
 			cells := []string{m.Name, "A", fmt.Sprint(d.N)}
-			if i > 0 {
+			switch {
+			case i > 0:
 				cells[1] = "B"
+			case m.Unit != m.Name:
+				cells[0] += ", " + m.Unit
 			}
 			for _, v := range []float64{d.Mean, d.P10, d.P50, d.P90, d.P99} {
 				if d.N == 0 {

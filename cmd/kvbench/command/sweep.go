@@ -115,7 +115,7 @@ interrupted, and the result of what was done is printed.`,
 	fl.IntVar(&f.need, "keepup-need", 2, "of these must keep up")
 	fl.Float64Var(&f.precision, "keepup-precision", 0.05, "how close --find-keepup must come, as a share of the window")
 	fl.StringVarP(&f.dir, "out", "o", "", "folder that keeps plan, journal and records")
-	fl.BoolVar(&f.resume, "resume", false, "go on with the sweep in --out")
+	fl.BoolVar(&f.resume, "resume", false, "go on with the sweep in --out; trace and flags as before")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	fl.BoolVar(&f.csv, "csv", false, "print one row for each trial as CSV")
 	fl.DurationVar(&f.timeout, "trial-timeout", time.Hour, "end a trial that takes longer; 0: never")

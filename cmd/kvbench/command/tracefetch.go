@@ -2,11 +2,12 @@ package command
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/traces"
 	"github.com/kvbench/kvbench/traces/fetch"
 )
@@ -95,17 +96,19 @@ func (a *app) traceList() *cobra.Command {
 					Omitted  []traces.Omitted `json:"omitted"`
 				}{traces.Embedded(), traces.Catalogue(), traces.OmittedTraces()})
 			}
-			tw := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			var b text.Builder
+			row := func(name, how, what string) { b.Wrap(fmt.Sprintf("%-21s  %-8s  ", name, how), what) }
 			for _, e := range traces.Embedded() {
-				fmt.Fprintf(tw, "%s\tembedded\t%s\n", e.Name, e.Description)
+				row(e.Name, "embedded", e.Description)
 			}
 			for _, p := range traces.Catalogue() {
-				fmt.Fprintf(tw, "%s\tfetch\t%s (%.1f MB, %s)\n", p.Name, p.Description, float64(p.Bytes)/1e6, p.Licence)
+				row(p.Name, "fetch", fmt.Sprintf("%s (%.1f MB, %s)", p.Description, float64(p.Bytes)/1e6, p.Licence))
 			}
 			for _, o := range traces.OmittedTraces() {
-				fmt.Fprintf(tw, "%s\tby hand\t%s; %s\n", o.Name, o.Origin, o.Why)
+				row(o.Name, "by hand", o.Origin+" ("+o.Why+")")
 			}
-			return tw.Flush()
+			_, err := io.WriteString(a.stdout, b.String())
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
