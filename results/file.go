@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"strings"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/wholefile"
 )
 
 // Write saves a record as indented JSON. The file appears whole or not at all;
@@ -70,10 +70,13 @@ func (r *Record) Encode(w io.Writer) error {
 	return enc.Encode(r)
 }
 
+// MaxRecord is the size of the largest file that is taken for a record, in bytes.
+const MaxRecord = 1 << 30
+
 // Read returns the record in a file. Fields that this version does not know are
 // ignored; another schema or kind is an error, and so is anything after it.
 func Read(path string) (*Record, error) {
-	b, err := os.ReadFile(path)
+	b, err := wholefile.Read(path, "a result record", MaxRecord)
 	if err != nil {
 		return nil, err
 	}

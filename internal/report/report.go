@@ -18,6 +18,7 @@ import (
 	"github.com/kvbench/kvbench/internal/report/page"
 	"github.com/kvbench/kvbench/internal/rounds"
 	"github.com/kvbench/kvbench/internal/sweep"
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -176,7 +177,7 @@ func shortNames(paths []string) []string {
 
 // ReadGate reads a verdict that 'kvbench gate --json-file' saved.
 func ReadGate(path string) (*gate.Report, error) {
-	b, err := os.ReadFile(path)
+	b, err := wholefile.Read(path, "a verdict of 'kvbench gate'", 64<<20)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/internal/wholefile"
 )
 
 // The files of an experiment.
@@ -80,7 +81,7 @@ func (e *Experiment) readJournal() error {
 // unpackJournal returns the journal in a folder, unpacked.
 func unpackJournal(dir string) (path string, b []byte, err error) {
 	path = filepath.Join(dir, journalName)
-	b, err = os.ReadFile(path)
+	b, err = wholefile.Read(path, "the journal of an experiment", maxJournal)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return path, b, err
 	}
@@ -94,12 +95,10 @@ func unpackJournal(dir string) (path string, b []byte, err error) {
 	path = packed.Name()
 	z, err := gzip.NewReader(packed)
 	if err == nil {
-		b, err = io.ReadAll(z)
+		b, err = wholefile.ReadFrom(z, path, "the journal of an experiment", maxJournal)
+		return path, b, err
 	}
-	if err != nil {
-		return path, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return path, b, nil
+	return path, nil, fmt.Errorf("%s: %w", path, err)
 }
 
 // load rebuilds the experiment from the bytes of its journal. Trials that the

@@ -23,6 +23,7 @@ import (
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
+	"github.com/kvbench/kvbench/internal/wholefile"
 )
 
 // ManifestV1 is the schema name of Manifest.
@@ -415,10 +416,16 @@ func (p *Plan) work() (w Work, saved bool, err error) {
 	return w, saved, nil
 }
 
+// What the files of an experiment are at most, in bytes, unpacked.
+const (
+	maxManifest = 64 << 20
+	maxJournal  = 1 << 30
+)
+
 // readManifest reads and checks the manifest in a folder.
 func readManifest(dir string) (*Manifest, error) {
 	path := filepath.Join(dir, manifestName)
-	b, err := os.ReadFile(path)
+	b, err := wholefile.Read(path, "the manifest of an experiment", maxManifest)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s holds no experiment (there is no %s): %w", dir, manifestName, fs.ErrNotExist)

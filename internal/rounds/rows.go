@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/results"
 	resulttable "github.com/kvbench/kvbench/results/table"
 )
@@ -14,7 +14,7 @@ import (
 // Rows returns all trials, warm-up and invalid ones too, as rows of a table, in the
 // order in which they ran.
 func (e *Experiment) Rows() ([]resulttable.Trial, error) {
-	manifest, err := os.ReadFile(e.path(manifestName))
+	manifest, err := wholefile.Read(e.path(manifestName), "the manifest of an experiment", maxManifest)
 	if err != nil {
 		return nil, err
 	}

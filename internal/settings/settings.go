@@ -288,6 +288,7 @@ func readAll(file string) ([]byte, error) {
 
 // parse reads the text of a file.
 func parse(file string, data []byte, k *scope) ([]Setting, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors on Windows begin files with it
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil
 	}

@@ -232,6 +232,14 @@ func TestPrintedFileMeansTheSame(t *testing.T) {
 	}
 }
 
+// TestFilesOfWindows reads a file with a byte order mark and its ends of lines.
+func TestFilesOfWindows(t *testing.T) {
+	list, err := parse("k.yaml", []byte("\ufeffquiet: true\r\nreplay:\r\n  ttl: 5s\r\n"), known(tree()))
+	if err != nil || len(list) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func FuzzFile(f *testing.F) {
 	for _, text := range []string{"workers: 1", "replay:\n  variant: [a, b]\n", "a: &x [*x]", "? {a: 1} : 2", "<<: {workers: 1}", "trace: {info: {json: true}}", "workers: |\n  3\n", "!!str workers: 1"} {
 		f.Add(text)

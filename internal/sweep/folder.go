@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -71,9 +72,15 @@ func create(dir string, plan Plan) (*folder, error) {
 	return f, nil
 }
 
+// What the files of a sweep are at most, in bytes.
+const (
+	maxPlan    = 64 << 20
+	maxJournal = 1 << 30
+)
+
 // resume opens the folder of a sweep that has the same plan.
 func resume(dir string, plan Plan) (*folder, error) {
-	b, err := os.ReadFile(filepath.Join(dir, planName))
+	b, err := wholefile.Read(filepath.Join(dir, planName), "the plan of a sweep", maxPlan)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s holds no sweep to resume: %w", dir, err)
 	}
@@ -188,7 +195,7 @@ func (f *folder) load() error {
 // cut off; -1: there is none.
 func (f *folder) readTrials() (torn int64, err error) {
 	path := filepath.Join(f.dir, journalName)
-	b, err := os.ReadFile(path)
+	b, err := wholefile.Read(path, "the journal of a sweep", maxJournal)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return -1, err
 	}

@@ -3,9 +3,9 @@ package sweep
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/results"
 	"github.com/kvbench/kvbench/results/table"
 )
@@ -14,7 +14,7 @@ import (
 // takes no lock and changes nothing.
 func Open(dir string) (*Result, error) {
 	path := filepath.Join(dir, planName)
-	b, err := os.ReadFile(path)
+	b, err := wholefile.Read(path, "the plan of a sweep", maxPlan)
 	if err != nil {
 		return nil, err
 	}

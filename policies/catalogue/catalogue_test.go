@@ -214,6 +214,14 @@ func TestYAML(t *testing.T) {
 	if _, err := Parse("@"+file+"x", Standard()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v for a file that is not there", err)
 	}
+	for name, want := range map[string]string{"/dev/zero": "is larger than 8 KiB, so it is not a policy", filepath.Dir(file): "is a folder"} {
+		if _, err := Parse("@"+name, Standard()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", name, err, want)
+		}
+	}
+	if p, err := ParseYAML("p.yaml", []byte("\ufeffpolicy: random\r\n"), Standard()); err != nil || p.Text != "random" {
+		t.Errorf("with a byte order mark: %v, %v", p, err)
+	}
 }
 
 // roundTrips checks that the canonical texts give the same policy.

@@ -1,14 +1,15 @@
 package catalogue
 
 import (
+	"bytes"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kvbench/kvbench/internal/nearest"
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/policies"
 )
 
@@ -42,14 +43,7 @@ func Parse(text string, defs []Definition) (*Policy, error) {
 	if name == "" {
 		return nil, &Error{text: text, Line: 1, Column: 2, Problem: "the name of a YAML file is missing after @"}
 	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes; that is not a policy", name, maxFile)
-	}
-	data, err := os.ReadFile(name)
+	data, err := wholefile.Read(name, "a policy", maxFile)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +53,7 @@ func Parse(text string, defs []Definition) (*Policy, error) {
 // ParseYAML is Parse of the content of a YAML file; name is what errors call it.
 func ParseYAML(name string, data []byte, defs []Definition) (*Policy, error) {
 	src := &source{file: name}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors on Windows begin files with it
 	e, err := parseYAML(src, data)
 	if err != nil {
 		return nil, err

@@ -2,12 +2,12 @@ package command
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvbench/kvbench/internal/archive"
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -74,7 +74,7 @@ no.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, path := range args {
-				b, err := os.ReadFile(path)
+				b, err := wholefile.Read(path, "a result record", results.MaxRecord)
 				if err != nil {
 					return err
 				}

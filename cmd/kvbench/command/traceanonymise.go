@@ -4,11 +4,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/trace/rewrite"
 )
 
@@ -47,7 +47,7 @@ others can try, so take it for tests alone.`,
 			case fl.Changed("seed"):
 				an.Key = strconv.AppendUint(nil, seed, 10)
 			case fl.Changed("key-file"):
-				if an.Key, err = os.ReadFile(keyFile); err != nil {
+				if an.Key, err = wholefile.Read(keyFile, "a key", 1<<20); err != nil {
 					return fmt.Errorf("--key-file: %w", err)
 				}
 				if len(an.Key) < 16 {
