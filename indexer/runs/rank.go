@@ -10,38 +10,42 @@ import (
 // rank is what only its event thread knows: which sequence hash names which
 // place. The names of a segment lie beside each other in the order of its run, in
 // a piece of the writer's arena; see the package comment.
+//
+// Its fields are in the order in which events need them: no cache has a rank when
+// its event comes.
 type rank struct {
-	slot indexer.Slot
-	live int // names in lanes
-
 	filter filter // says of most names that the rank does not have them
-	stale  int    // names that went and are in the filter
-	eager  int    // so many names to come before names are left in it again
-	missed int    // names that came since a search found that the filter erred
 	hints  hints  // says of some names where they are
 
 	segs    []segment // segment 0 is not used
-	freeSeg uint32    // first free segment, chained by names
 	byRun   table     // run -> segment
+	freeSeg uint32    // first free segment, chained by names
+	oldest  uint8     // of ends
 
-	// Names that came since all were hinted: at most so many need a search.
-	bare   int
+	// The victim that is expected next, 0 if its name is not known, and where.
+	nextName uint64
+	next     spot
+
+	live   int // names in lanes
+	bare   int // names that came since all were hinted: at most so many need a search
 	credit int // lanes that searches may look at, see find
-
-	// Where the next victim is expected.
-	next spot
+	stale  int // names that went and are in the filter
+	eager  int // so many names to come before names are left in it again
+	missed int // names that came since a search found that the filter erred
 
 	// The last names of the last events that stored something: what continues
 	// them comes soon. They get a hint when they leave the list.
 	endNames [recentEnds]uint64
 	ends     [recentEnds]spot
-	oldest   uint8
 
 	// A second name of a place is an alias. Engines do not send any unless two
 	// of their names collide in content, so they may be slow. So may the name 0,
 	// which marks a lane without a name and is always an alias.
 	aliases table // name -> segment << 32 | offset + 1
 	extra   table // segment << 32 | offset + 1 -> its number of aliases
+
+	slot indexer.Slot
+	_    [512 - 388]byte // in steps of cache lines
 }
 
 const recentEnds = 8
@@ -171,8 +175,11 @@ func (w *Writer) held(r *rank, name uint64) (spot, bool) {
 	return spot{}, false
 }
 
-// hinted asks the recent ends and the hints for a name.
+// hinted asks the expected victim, the recent ends and the hints for a name.
 func (w *Writer) hinted(r *rank, name uint64) (spot, bool) {
+	if r.nextName == name && w.isNamed(r, r.next, name) {
+		return r.next, true
+	}
 	for i := range r.endNames {
 		if r.endNames[i] == name && w.isNamed(r, r.ends[i], name) {
 			return r.ends[i], true
@@ -200,6 +207,9 @@ func (w *Writer) hint(r *rank, name uint64, at spot, kept bool) {
 // ended notes the last name that an event stored, which continues another one if
 // parent is its name.
 func (w *Writer) ended(r *rank, parent, name uint64, at spot) {
+	if r.bare == 0 {
+		return // all names have hints
+	}
 	for i := range r.endNames {
 		if r.endNames[i] == parent {
 			r.endNames[i], r.ends[i] = name, at
@@ -208,10 +218,16 @@ func (w *Writer) ended(r *rank, parent, name uint64, at spot) {
 	}
 	i := r.oldest
 	r.oldest = (i + 1) % recentEnds
-	if old := r.endNames[i]; w.isNamed(r, r.ends[i], old) {
-		w.hint(r, old, r.ends[i], false)
-	}
+	w.hintEnd(r, r.endNames[i], r.ends[i])
 	r.endNames[i], r.ends[i] = name, at
+}
+
+// hintEnd gives a hint to a name that was expected and did not come. Whether it is
+// there still is not looked at, which would be a visit to memory more.
+func (w *Writer) hintEnd(r *rank, name uint64, at spot) {
+	if name != 0 && at.seg != 0 && r.bare > 0 {
+		w.hint(r, name, at, false)
+	}
 }
 
 // hintAll gives hints to all names.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -142,4 +143,12 @@ func TestRankAgainstModel(t *testing.T) {
 			"": func(*rapid.T) { settle() },
 		})
 	})
+}
+
+// TestRankFillsLines: a rank's fields are laid out for cache lines, and memory of
+// this size begins at one.
+func TestRankFillsLines(t *testing.T) {
+	if n := unsafe.Sizeof(rank{}); n != 512 {
+		t.Errorf("a rank has %d bytes, want 512", n)
+	}
 }

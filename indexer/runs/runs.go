@@ -93,7 +93,8 @@ type Writer struct {
 	dirty   []uint32  // segments that the event touched
 	coming  int       // names of the event at most
 	kept    []spot    // see rehint
-	hashed  hashed
+	hashed  hashed    // of names from warmed on
+	warmed  *uint64
 	touched uint64 // keeps the loads of filter.touch alive
 	trims   []trim // runs whose tails may go
 	credit  int    // see trimCredit
@@ -159,6 +160,7 @@ func (w *Writer) Apply(ev *indexer.Event) indexer.Effect {
 	default:
 		e.Malformed = 1
 	}
+	w.warmed = nil // the event is not kept
 	w.leave()
 	return e
 }
@@ -178,6 +180,10 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 	// The place to go on from: offset k of a run, and the rank's segment of it.
 	x, run, k := w.x, w.x.root, uint32(0)
 	var seg uint32
+	if r.live > 0 && n > 0 {
+		// These loads wait together with those for the parent.
+		w.warm(r, unsafe.Slice((*uint64)(&ev.Sequences[0]), min(n, warmAhead)))
+	}
 	if ev.HasParent {
 		at, ok := w.held(r, uint64(ev.Parent))
 		if !ok {
@@ -234,6 +240,12 @@ func (w *Writer) store(r *rank, ev *indexer.Event) indexer.Effect {
 	return e
 }
 
+// warm hashes up to warmAhead names and loads their words of the filter.
+func (w *Writer) warm(r *rank, names []uint64) {
+	w.touched += r.filter.touch(names, &w.hashed)
+	w.warmed = &names[0]
+}
+
 // fill gives names to the places of a segment from offset k on. It is false if a
 // name is that of another place already.
 func (w *Writer) fill(r *rank, seg, k uint32, names []uint64, e *indexer.Effect) bool {
@@ -276,7 +288,9 @@ func (w *Writer) extend(r *rank, seg, k uint32, names []uint64) int {
 	n := 0
 	for fits := true; fits && n < len(names); {
 		some := names[n:min(len(names), n+warmAhead)]
-		w.touched += r.filter.touch(some, &w.hashed)
+		if &some[0] != w.warmed {
+			w.warm(r, some)
+		}
 		to := fresh[n:][:len(some)]
 		for i, name := range some {
 			if name == 0 || r.filter.add(w.hashed[i%warmAhead]) {
@@ -397,17 +411,19 @@ func (w *Writer) remove(r *rank, ev *indexer.Event) indexer.Effect {
 	after := spot{}
 	for i := 0; i < n; {
 		name := names[i]
-		at := r.next
-		ok := w.isNamed(r, at, name)
+		at, ok := r.next, false
+		if r.nextName == name || r.nextName == 0 {
+			ok = w.isNamed(r, at, name)
+		}
 		if !ok && after.seg != 0 {
 			if at, ok = after, w.isNamed(r, after, name); !ok {
 				at, ok = w.nearby(r, after, name)
 			}
 		}
 		if !ok {
-			if at, ok = w.hinted(r, name); !ok {
-				at, ok = w.find(r, name)
-			}
+			// Another chain of victims begins. What is left of this one may go on.
+			w.hintEnd(r, r.nextName, r.next)
+			at, ok = w.find(r, name)
 		}
 		if !ok {
 			i++
@@ -445,8 +461,10 @@ func (w *Writer) remove(r *rank, ev *indexer.Event) indexer.Effect {
 		s.cutoff = min(s.cutoff, uint16(off))
 		w.touch(r, at.seg)
 		e.Removed += uint32(count)
-		if r.next = (spot{at.seg, off - 1}); off == 0 {
-			r.next = spot{s.up, uint32(s.upOff) - 1}
+		if off > 0 {
+			r.next, r.nextName = spot{at.seg, off - 1}, lanes[off-1]
+		} else {
+			r.next, r.nextName = spot{s.up, uint32(s.upOff) - 1}, 0
 		}
 	}
 	w.commit(r)
