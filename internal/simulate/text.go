@@ -116,17 +116,20 @@ func (r *Result) writeTables(w io.Writer, x float64) error {
 	if n := len(o.Seeds); n > 1 {
 		seeds = fmt.Sprintf("means of %d seeds", n)
 	}
-	if _, err := fmt.Fprintf(w, "\nspeed-up %g, %s; %s\n", x, seeds, what); err != nil {
+	var title text.Builder
+	title.Line("")
+	title.Wrap("", fmt.Sprintf("speed-up %g, %s; %s", x, seeds, what))
+	if _, err := io.WriteString(w, title.String()); err != nil {
 		return err
 	}
 	var t text.Table
-	head := []string{"policy", "hit %", "TTFT mean", "p50", "p90", "p99", "E2E mean", "refused"}
+	head := []string{"policy", "hit %", "TTFT mean", "TTFT p50", "TTFT p90", "TTFT p99", "E2E mean", "refused"}
 	if o.HasSLO() {
 		head = append(head, "good %", "good/s")
 	}
-	head = append(head, "TPOT p50", "p99", "ITL p99", "queue p99", "req/s", "tokens/s")
+	head = append(head, "TPOT p50", "TPOT p99", "ITL p99", "queue p99", "req/s", "tokens/s")
 	if all[0][0].Steady != nil {
-		head = append(head, "whole: hit %", "TTFT mean")
+		head = append(head, "whole: hit %", "whole: TTFT mean")
 	}
 	t.Row(head...)
 	for _, p := range all {
@@ -187,10 +190,10 @@ func (r *Result) writeRanks(w io.Writer, all []runsOf) error {
 	head := []string{"policy", "unevenness CV", "max/mean", "busy %", "preempted", "hit again %",
 		"resident blocks", "% of room", "dead %", "evicted"}
 	if possible {
-		head = append(head, "hits % of shared", "of unbounded", "TTFT x oracle")
+		head = append(head, "hits % of shared", "hits % of unbounded", "TTFT x oracle")
 	}
 	if decisions {
-		head = append(head, "decision p50", "p99")
+		head = append(head, "decision p50", "decision p99")
 	}
 	t.Row(head...)
 	for _, p := range all {
