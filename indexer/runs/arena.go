@@ -1,12 +1,16 @@
 package runs
 
 import (
+	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unsafe"
+
+	"github.com/kvbench/kvbench/internal/hugepages"
 )
 
-// Shared memory is cut from chunks of words on the Go heap. A chunk has pieces
+// Memory is cut from chunks of words, on the Go heap or on huge pages. A chunk has pieces
 // of one size; it is dropped when the last of them is free. A ref is the chunk's
 // number and the word in it; 0 is no piece, since chunk 0 does not exist.
 const (
@@ -40,11 +44,13 @@ type arena struct {
 	unused []uint32 // numbers of chunks that do not exist
 	room   [maxClass + 1][]uint32
 	chunks int
-	spare  *chunk // one dropped chunk, so that a border case does not allocate
-	limit  int    // chunks, lowered by tests
+	spare  *chunk          // one dropped chunk, so that a border case does not allocate
+	limit  int             // chunks, lowered by tests
+	huge   *hugepages.Pool // where chunks are from; nil: the Go heap
 }
 
-func (a *arena) init() {
+func (a *arena) init(huge *hugepages.Pool) {
+	a.huge = huge
 	table := make([]atomic.Pointer[chunk], 16)
 	a.table.Store(&table)
 	a.slabs = make([]slab, 1, 16)
@@ -147,12 +153,24 @@ func (a *arena) addChunk(class int) {
 	fresh := a.spare
 	a.spare = nil
 	if fresh == nil {
-		fresh = new(chunk)
+		fresh = a.newChunk()
 	}
 	table[c].Store(fresh)
 	a.chunks++
 	a.slabs[c] = slab{size: uint16(classWords(class))}
 	a.enterRoom(class, c)
+}
+
+// newChunk returns a chunk with any content.
+func (a *arena) newChunk() *chunk {
+	if a.huge == nil {
+		return new(chunk)
+	}
+	p, err := a.huge.Get()
+	if err != nil {
+		panic(fmt.Sprintf("runs: %v", err)) // as the Go heap does
+	}
+	return (*chunk)(p)
 }
 
 // release takes a piece back. Nobody may reach it any more.
@@ -170,6 +188,8 @@ func (a *arena) release(r ref) {
 		table := *a.table.Load()
 		if a.spare == nil {
 			a.spare = table[c].Load()
+		} else if a.huge != nil {
+			a.huge.Put(unsafe.Pointer(table[c].Load()))
 		}
 		table[c].Store(nil)
 		*s = slab{}

@@ -295,11 +295,19 @@ func (x *Index) Memory() []indexer.MemoryPart {
 			}
 		}
 	}
-	return []indexer.MemoryPart{
-		{Name: "runs", Bytes: x.mem.bytes()},
+	parts := []indexer.MemoryPart{
 		{Name: "directory", Bytes: int64(len(*x.dir.buckets.Load())) * 4},
-		{Name: "names", Bytes: names},
 		{Name: "ranks", Bytes: private},
 		{Name: "fixed", Bytes: int64(unsafe.Sizeof(*x))},
 	}
+	if x.huge == nil {
+		return append(parts, indexer.MemoryPart{Name: "runs", Bytes: x.mem.bytes()}, indexer.MemoryPart{Name: "names", Bytes: names})
+	}
+	// Both have their chunks from one pool. Where the kernel does not say what is
+	// on huge pages, nothing is known to be.
+	all, huge, err := x.huge.Bytes()
+	if err != nil {
+		huge = 0
+	}
+	return append(parts, indexer.MemoryPart{Name: "runs and names", Bytes: all, HugeBytes: huge})
 }

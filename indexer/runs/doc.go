@@ -160,5 +160,8 @@
 // reads them. A dead tail stays while
 // a rank holds places behind a hole in the run, while a child hung as deep and
 // other children are left, and if the run has fewer than 64 blocks.
-// Huge pages are refused, since all memory is the collector's.
+//
+// If huge pages are asked for, chunks come from memory outside the Go heap
+// (internal/hugepages), which is most of what runs and names need and is given back
+// by Close. Filters, hints, segments and the directory stay on the heap.
 package runs

@@ -23,7 +23,7 @@ func TestArena(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(1, seed))
 		var a arena
-		a.init()
+		a.init(nil)
 		live := map[ref]int{}
 		fill := func(r ref, n int) {
 			for i := range a.at(r)[:n] {
@@ -66,7 +66,7 @@ func TestArena(t *testing.T) {
 func TestReclamation(t *testing.T) {
 	var a arena
 	var e epochs
-	a.init()
+	a.init(nil)
 	e.init()
 	var shared atomic.Uint32
 	put := func(v uint64) ref {

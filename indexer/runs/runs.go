@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/hugepages"
 	"github.com/kvbench/kvbench/internal/idle"
 	"github.com/kvbench/kvbench/internal/invariants"
 )
@@ -30,7 +32,8 @@ type Index struct {
 	runLocks [stripes]sync.Mutex
 	logs     []*commits
 	writers  []*Writer
-	slots    atomic.Uint32 // highest slot ever attached + 1
+	slots    atomic.Uint32   // highest slot ever attached + 1
+	huge     *hugepages.Pool // of the chunks, if they were asked for
 }
 
 // commits numbers what one event thread publishes: odd while it does. The log
@@ -48,11 +51,14 @@ func New(cfg indexer.Config) (*Index, error) {
 	if cfg.Threads < 1 {
 		return nil, fmt.Errorf("runs: %d event threads; there must be at least 1", cfg.Threads)
 	}
-	if cfg.HugePages {
-		return nil, indexer.NoHugePages("runs")
-	}
 	x := &Index{writers: make([]*Writer, cfg.Threads)}
-	x.mem.init()
+	if cfg.HugePages {
+		var err error
+		if x.huge, err = hugepages.New(int(unsafe.Sizeof(chunk{}))); err != nil {
+			return nil, fmt.Errorf("runs: huge pages were asked for: %w", err)
+		}
+	}
+	x.mem.init(x.huge)
 	x.ep.init()
 	x.dir.init()
 	x.root = x.mem.alloc(headerWords)
@@ -67,17 +73,22 @@ func New(cfg indexer.Config) (*Index, error) {
 // Writer implements indexer.Index.
 func (x *Index) Writer(i int) indexer.Writer {
 	w := &Writer{x: x, log: x.logs[i], part: x.ep.join(), credit: maxTrimCredit}
-	w.names.init()
+	w.names.init(x.huge)
 	x.writers[i] = w
 	return w
 }
 
-// Close implements indexer.Index. The collector has all the memory.
+// Close implements indexer.Index. Without huge pages the collector has all the
+// memory.
 func (x *Index) Close() error {
+	var err error
 	if invariants.Enabled {
-		return x.Check()
+		err = x.Check()
 	}
-	return nil
+	if x.huge != nil {
+		err = errors.Join(err, x.huge.Close())
+	}
+	return err
 }
 
 // Writer applies the events of one event thread.

@@ -1,0 +1,57 @@
+package hugepages
+
+import (
+	"testing"
+	"unsafe"
+)
+
+func TestPool(t *testing.T) {
+	const slab = 64 << 10
+	p, err := New(slab)
+	if err != nil {
+		t.Skipf("no huge pages here: %v", err)
+	}
+	seen := map[unsafe.Pointer]bool{}
+	var slabs []unsafe.Pointer
+	for range 3*RegionBytes/slab + 1 {
+		s, err := p.Get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[s] {
+			t.Fatalf("slab %p was given out twice", s)
+		}
+		seen[s] = true
+		b := unsafe.Slice((*byte)(s), slab)
+		for i := range b {
+			b[i] = byte(len(slabs))
+		}
+		slabs = append(slabs, s)
+	}
+	for i, s := range slabs {
+		for _, c := range unsafe.Slice((*byte)(s), slab) {
+			if c != byte(i) {
+				t.Fatalf("slab %d was written to by another", i)
+			}
+		}
+	}
+	all, huge, err := p.Bytes()
+	if err != nil || all != 4*RegionBytes || huge < 0 || huge > all || huge%RegionBytes != 0 {
+		t.Errorf("%d bytes, %d on huge pages, %v; want %d and no more than that", all, huge, err, 4*RegionBytes)
+	}
+	p.Put(slabs[5])
+	if s, err := p.Get(); s != slabs[5] || err != nil {
+		t.Errorf("a slab that was given back is not used again: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPoolRefusesOddSlabs(t *testing.T) {
+	for _, n := range []int{0, -1, 3 << 10, 4 << 20} {
+		if _, err := New(n); err == nil {
+			t.Errorf("slabs of %d bytes are accepted", n)
+		}
+	}
+}
