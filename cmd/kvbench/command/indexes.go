@@ -2,9 +2,11 @@ package command
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvbench/kvbench/internal/text"
 )
 
 func (a *app) listIndexes() *cobra.Command {
@@ -13,11 +15,16 @@ func (a *app) listIndexes() *cobra.Command {
 		Short: "List the indexes that --index can name",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			tw := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			widest := 0
 			for _, f := range a.indexes {
-				fmt.Fprintf(tw, "%s\t%s\n", f.Name, f.Summary)
+				widest = max(widest, len(f.Name))
 			}
-			return tw.Flush()
+			var b text.Builder
+			for _, f := range a.indexes {
+				b.Wrap(fmt.Sprintf("%-*s  ", widest, f.Name), f.Summary)
+			}
+			_, err := io.WriteString(a.stdout, b.String())
+			return err
 		},
 	}
 }
