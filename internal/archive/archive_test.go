@@ -256,6 +256,22 @@ func TestCompareRounds(t *testing.T) {
 	}
 }
 
+// TestTwoInOneFolder: neither is shown in the place of both.
+func TestTwoInOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{manifestName, sweepName} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "holds both the manifest.json") {
+		t.Errorf("error %v", err)
+	}
+	if f := Find([]string{dir}); len(f.Sources) != 0 || len(f.Broken()) != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestExport writes all published trials in every format and counts them again.
 func TestExport(t *testing.T) {
 	sources := Find([]string{recorded}).WithRows()

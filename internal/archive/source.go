@@ -81,15 +81,18 @@ func Open(path string) (*Source, error) {
 }
 
 func openFolder(path string) (*Source, error) {
+	manifest, plan := exists(filepath.Join(path, manifestName)), exists(filepath.Join(path, sweepName))
 	switch {
-	case exists(filepath.Join(path, manifestName)):
+	case manifest && plan:
+		return nil, fmt.Errorf("%s holds both the %s of an experiment and the %s of a sweep; move the files of one to a folder of their own", path, manifestName, sweepName)
+	case manifest:
 		e, err := rounds.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		rows, err := e.Rows()
 		return &Source{Path: path, Kind: rounds.ManifestV1, Trials: rows, Experiment: e}, err
-	case exists(filepath.Join(path, sweepName)):
+	case plan:
 		r, err := sweep.Open(path)
 		if err != nil {
 			return nil, err

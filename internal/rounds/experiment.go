@@ -148,9 +148,26 @@ func (e *Experiment) apply(x entry) error {
 		if !more || got != want {
 			return fmt.Errorf("the trial is %s and the plan says %s: manifest and journal are not of one experiment", got, want)
 		}
+		if sum := x.Trial.corpus(); sum != "" && sum != e.Manifest.Work.SHA256 {
+			return fmt.Errorf("the record is of the corpus %s and the manifest names %s: manifest and journal are not of one experiment", sum, e.Manifest.Work.SHA256)
+		}
 		e.Trials = append(e.Trials, *x.Trial)
 	}
 	return nil
+}
+
+// corpus returns the hash of the corpus that the trial's record names, "" if there is
+// none or it is damaged, which is said where records are read.
+func (t *Trial) corpus() string {
+	var r struct {
+		Provenance struct {
+			CorpusSHA256 string `json:"corpus_sha256"`
+		} `json:"provenance"`
+	}
+	if err := json.Unmarshal(t.Record, &r); err != nil {
+		return ""
+	}
+	return r.Provenance.CorpusSHA256
 }
 
 // Step names a trial of the plan.

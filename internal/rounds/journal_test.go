@@ -56,6 +56,29 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
+// TestJournalOfAnotherExperiment: the same plan on other work gives a journal of the
+// same steps, which must not pass for the figures of this one.
+func TestJournalOfAnotherExperiment(t *testing.T) {
+	e := create(t, fakePlan(t, 1, fake(t, "a", ""), fake(t, "b", "")))
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(e.Dir); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(e.path(journalName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := e.Manifest.Work.SHA256
+	if err := os.WriteFile(e.path(journalName), bytes.ReplaceAll(b, []byte(sum), []byte(strings.Repeat("0", len(sum)))), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(e.Dir); err == nil || !strings.Contains(err.Error(), "manifest and journal are not of one experiment") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestResumeAfterTornLine goes on for real with such a journal.
 func TestResumeAfterTornLine(t *testing.T) {
 	e := create(t, fakePlan(t, 2, fake(t, "a", ""), fake(t, "b", "")))
