@@ -273,8 +273,10 @@ func oneBlockCase(ranks int) func(context.Context, *IndexOptions) (string, int, 
 	}
 }
 
-// sharedLookups is how many lookups a round of sharedCase times.
-const sharedLookups = 2000
+// float64(lookups) returns how many lookups a round of sharedCase times: so many that
+// answers have a quarter of a million ranks together, which takes an index of maps a
+// few seconds.
+func sharedLookups(ranks int) int { return max(100, 256_000/ranks) }
 
 func sharedCase(ranks int) func(context.Context, *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
 	return func(_ context.Context, o *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
@@ -285,19 +287,20 @@ func sharedCase(ranks int) func(context.Context, *IndexOptions) (string, int, fu
 			defer s.detach()
 			s.apply(c, 0)
 			start := time.Now()
-			for range sharedLookups {
+			lookups := sharedLookups(ranks)
+			for range lookups {
 				s.reader.Find(query, indexer.FindOptions{}, &s.answer)
 			}
 			took := time.Since(start)
 			if n := len(s.answer.Touched()); n != ranks {
 				return nil, fmt.Errorf("%d ranks in the answer, want %d", n, ranks)
 			}
-			per := float64(took.Nanoseconds()) / sharedLookups
+			per := float64(took.Nanoseconds()) / float64(lookups)
 			start = time.Now()
-			for range sharedLookups {
+			for range lookups {
 				s.reader.Find(query, indexer.FindOptions{MaxRanks: 16}, &s.answer)
 			}
-			few := float64(time.Since(start).Nanoseconds()) / sharedLookups
+			few := float64(time.Since(start).Nanoseconds()) / float64(lookups)
 			return []metric{{"lookup", "ns", false, per}, {"lookup, a rank", "ns", false, per / float64(ranks)},
 				{"lookup of the 16 deepest", "ns", false, few}}, nil
 		}, nil
