@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the indexes against each other in one process, twice: everything on
-# one copy of the trace, then the fast ones on twenty. Takes about half an hour.
+# one copy of the trace, then the fast ones on twenty. Takes about a quarter of an hour.
 # Usage: results/recorded/indexes/run.sh conversation_trace.jsonl
 set -euo pipefail
 trace=$(realpath "$1")
