@@ -278,7 +278,7 @@ func TestExport(t *testing.T) {
 	dir := t.TempDir()
 	e := &Export{Format: Parquet, Path: filepath.Join(dir, "a.parquet")}
 	n, err := e.Export(nil, sources)
-	const all = 42 + 196 + 7 + 144 + 12
+	const all = 42 + 196 + 7 + 144 + 12 + 51 + 51
 	if err != nil || n != all {
 		t.Fatalf("%d rows, %v; want %d", n, err, all)
 	}
