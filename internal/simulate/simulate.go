@@ -127,9 +127,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("a warm-up share of %g; it must be from 0 to less than 1", c.WarmUp)
 	case c.Window < 0:
 		return fmt.Errorf("a window of %v; it must not be negative", c.Window)
-	case c.Window > 0 && c.arrivalSpan() > maxWindows*float64(c.Window):
-		return fmt.Errorf("requests arrive over %.3g days, more than %d windows of %v; are the times of the trace all of one kind? If they are, give a longer --window, or cut the gap with 'kvbench trace slice'",
-			c.arrivalSpan()/float64(24*time.Hour), int(maxWindows), c.Window)
 	case c.SLO.TTFT < 0 || c.SLO.TPOT < 0 || c.SLO.E2E < 0:
 		return fmt.Errorf("a limit below 0 in the SLO")
 	case c.Concurrency > 0 && len(c.SpeedUps) > 1:
@@ -156,6 +153,11 @@ func (c *Config) validate() error {
 				return fmt.Errorf("the speed-up %g is given twice", x)
 			}
 		}
+	}
+	// The span is at the lowest speed-up, which must be known to be one.
+	if span := c.arrivalSpan(); c.Window > 0 && span > maxWindows*float64(c.Window) {
+		return fmt.Errorf("requests arrive over %.3g days at a speed-up of %g, more than %d windows of %v; are the times of the trace all of one kind? If they are, give a longer --window, or cut the gap with 'kvbench trace slice'",
+			span/float64(24*time.Hour), c.slowest(), int(maxWindows), c.Window)
 	}
 	return nil
 }
@@ -250,11 +252,15 @@ func (c *Config) arrivalSpan() float64 {
 			first, last = min(first, at), max(last, at)
 		}
 	}
-	slowest := 1.0
+	return max(0, last-first) * float64(time.Millisecond) / c.slowest()
+}
+
+// slowest returns the lowest speed-up that is sure to be played.
+func (c *Config) slowest() float64 {
 	if c.Knee == nil && len(c.SpeedUps) > 0 {
-		slowest = slices.Min(c.SpeedUps)
+		return slices.Min(c.SpeedUps)
 	}
-	return max(0, last-first) * float64(time.Millisecond) / slowest
+	return 1
 }
 
 // noteOverload warns of runs whose times say little.

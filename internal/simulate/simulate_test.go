@@ -390,17 +390,19 @@ func TestInterrupted(t *testing.T) {
 
 func TestBadConfigs(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"no requests":          func(c *Config) { c.Trace = new(trace.Trace) },
-		"no policy":            func(c *Config) { c.Policies, c.Oracle = nil, false },
-		"0 workers":            func(c *Config) { c.Workers = 0 },
-		"0 routers":            func(c *Config) { c.Routers = 0 },
-		"no speed-up":          func(c *Config) { c.SpeedUps = nil },
-		"speed-up of NaN":      func(c *Config) { c.SpeedUps = []float64{math.NaN()} },
-		"speed-up 2 is given":  func(c *Config) { c.SpeedUps = []float64{2, 2} },
-		"warm-up share of 1":   func(c *Config) { c.WarmUp = 1 },
-		"round-robin is given": func(c *Config) { c.Policies = append(c.Policies, c.Policies[0]) },
-		"window of -1":         func(c *Config) { c.Window = -1 },
-		"a pool of 0 blocks":   func(c *Config) { c.Engine.Blocks = 0 },
+		"no requests":             func(c *Config) { c.Trace = new(trace.Trace) },
+		"no policy":               func(c *Config) { c.Policies, c.Oracle = nil, false },
+		"0 workers":               func(c *Config) { c.Workers = 0 },
+		"0 routers":               func(c *Config) { c.Routers = 0 },
+		"no speed-up":             func(c *Config) { c.SpeedUps = nil },
+		"speed-up of NaN":         func(c *Config) { c.SpeedUps = []float64{math.NaN()} },
+		"speed-up of 0;":          func(c *Config) { c.SpeedUps = []float64{1, 0} },
+		"at a speed-up of 1e-300": func(c *Config) { c.SpeedUps = []float64{1e-300} },
+		"speed-up 2 is given":     func(c *Config) { c.SpeedUps = []float64{2, 2} },
+		"warm-up share of 1":      func(c *Config) { c.WarmUp = 1 },
+		"round-robin is given":    func(c *Config) { c.Policies = append(c.Policies, c.Policies[0]) },
+		"window of -1":            func(c *Config) { c.Window = -1 },
+		"a pool of 0 blocks":      func(c *Config) { c.Engine.Blocks = 0 },
 		"a pass takes 1": func(c *Config) {
 			c.Time = steptime.Preset{Name: "x", Time: steptime.Scaled{Model: steptime.Polynomial{}, By: math.Inf(1)}}
 		},
