@@ -239,11 +239,13 @@ func ParseGenerateParams(record json.RawMessage) (GenerateParams, error) {
 
 // Generate makes a trace. Its rows are in the order in which they would arrive
 // if answers took OutputTokenMS a token; ids are numbered as they appear.
-func Generate(p GenerateParams) (*Trace, error) {
+func Generate(p GenerateParams) (*Trace, error) { return generate(p, maxGeneratedIDs) }
+
+func generate(p GenerateParams, limit uint64) (*Trace, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	g := generator{content: content{blockSize: p.BlockSize}, p: p, draw: draw{rand.NewPCG(p.Seed, 0x67656e6572617465)}}
+	g := generator{content: content{blockSize: p.BlockSize}, p: p, limit: limit, draw: draw{rand.NewPCG(p.Seed, 0x67656e6572617465)}}
 	g.systemPrompts()
 	arrivals := g.arrivals()
 	// Sessions start in order of time, so the first rows of all are known once
@@ -258,6 +260,10 @@ func Generate(p GenerateParams) (*Trace, error) {
 		}
 		before := len(g.rows)
 		g.session(fmt.Sprintf("s%d", session), at)
+		if g.full() {
+			return nil, fmt.Errorf("trace: %d rows for the %d asked for have more than %d ids with those of answers, which are held in memory; lower --requests or the lengths, or raise --block-size",
+				len(g.rows), p.Requests, limit)
+		}
 		for _, r := range g.rows[before:] {
 			heap.Push(&pending, r.at)
 		}
@@ -273,6 +279,21 @@ type generator struct {
 	prompts []prefix
 	weights []float64 // of prompts, summed up
 	rows    []arrival
+	held    uint64 // ids of rows
+	limit   uint64 // of those and the different ones
+}
+
+// maxGeneratedIDs is how many ids a trace that is made in memory may have, those of
+// its prompts and different ones together: 8 GiB.
+const maxGeneratedIDs = 1 << 30
+
+// full says that the trace is too large to be held.
+func (g *generator) full() bool { return g.held+g.nextID > g.limit }
+
+// add adds a row.
+func (g *generator) add(at int64, req Request) {
+	g.rows = append(g.rows, arrival{at, req})
+	g.held += uint64(len(req.HashIDs))
 }
 
 // arrival is a row with its expected time in ms.
@@ -365,7 +386,7 @@ func (g *generator) session(name string, at int64) {
 		if turn == 0 {
 			req.Timestamp = float64(at)
 		}
-		g.rows = append(g.rows, arrival{at, req})
+		g.add(at, req)
 		at += int64(output) * int64(p.OutputTokenMS)
 		context = g.extend(context, output)
 
@@ -379,7 +400,7 @@ func (g *generator) session(name string, at int64) {
 		delay = float64(wait)
 		message = max(1, g.draw.length(p.MessageTokens))
 		over := context.tokens(p.BlockSize)+message > p.MaxInputTokens
-		if g.draw.uniform() < 1/p.MeanTurns || turn+1 >= p.MaxTurns || over {
+		if g.draw.uniform() < 1/p.MeanTurns || turn+1 >= p.MaxTurns || over || g.full() {
 			return
 		}
 	}
@@ -399,8 +420,11 @@ func (g *generator) toolCalls(context prefix, at int64) int64 {
 			continue
 		}
 		branch := g.extend(context, call)
-		g.rows = append(g.rows, arrival{at + start, Request{Timestamp: float64(at + start), Delay: math.NaN(),
-			InputLength: branch.tokens(p.BlockSize), OutputLength: output, HashIDs: g.prompt(branch)}})
+		g.add(at+start, Request{Timestamp: float64(at + start), Delay: math.NaN(),
+			InputLength: branch.tokens(p.BlockSize), OutputLength: output, HashIDs: g.prompt(branch)})
+		if g.full() {
+			break
+		}
 	}
 	return end
 }

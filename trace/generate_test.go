@@ -365,3 +365,19 @@ func TestOwnExpAndLog(t *testing.T) {
 		t.Errorf("exp(0) = %v, log(1) = %v", exp(0), log(1))
 	}
 }
+
+// TestTooLarge: what memory could not hold is an error, not the end of the process.
+func TestTooLarge(t *testing.T) {
+	p := AgenticParams()
+	p.Requests = 200
+	whole, err := Generate(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := generate(p, 1<<20); err != nil || again.Len() != whole.Len() {
+		t.Fatalf("%v", err)
+	}
+	if _, err := generate(p, 1000); err == nil || !strings.Contains(err.Error(), "for the 200 asked for have more than 1000 ids") {
+		t.Errorf("error %v", err)
+	}
+}
