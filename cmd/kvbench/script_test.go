@@ -36,6 +36,8 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("SHARED_TRACE", shared)
+			// Scripts run side by side and are no measurements.
+			env.Setenv("KVBENCH_MACHINE_LOCK_FILE", filepath.Join(env.WorkDir, ".tmp", "machine.lock"))
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
@@ -61,6 +63,8 @@ func TestScripts(t *testing.T) {
 			"smalldisk": smallDisk,
 			"onecpu":    oneCPU,
 			"fullout":   fullOutput,
+			"fulldisk":  fullDisk,
+			"once":      once,
 			"wide":      wide,
 			"serve":     serve,
 		},
@@ -257,11 +261,27 @@ func oneCPU(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // fullOutput runs kvbench with a standard output that takes nothing; the exit
-// code must be 2: fullout ARGS...
+// code must be 2, and the reason stands on standard error, once: fullout ARGS...
 func fullOutput(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("ARGS", strings.Join(args, " "))
 	if c := code(ts.Exec("sh", "-c", "kvbench $ARGS > /dev/full")); c != 2 {
 		ts.Fatalf("exit code %d, want 2", c)
+	}
+	if n := strings.Count(ts.ReadFile("stderr"), "no space left"); n != 1 {
+		ts.Fatalf("the reason is given %d times", n)
+	}
+}
+
+// fullDisk mounts a file system that is full: fulldisk DIR
+func fullDisk(ts *testscript.TestScript, _ bool, args []string) {
+	smallDisk(ts, false, args)
+	ts.Check(os.WriteFile(filepath.Join(ts.MkAbs(args[0]), "all"), make([]byte, 4096), 0o666))
+}
+
+// once checks that standard error has a text once: once TEXT
+func once(ts *testscript.TestScript, _ bool, args []string) {
+	if n := strings.Count(ts.ReadFile("stderr"), args[0]); n != 1 {
+		ts.Fatalf("%q is on standard error %d times", args[0], n)
 	}
 }
 

@@ -228,7 +228,8 @@ func writeJSON[T table.Row](w io.Writer, rows Rows[T]) (n int64, err error) {
 	columns := table.Columns[T]()
 	for row, err := range rows {
 		if err != nil {
-			return n, errors.Join(err, out.Flush())
+			_ = out.Flush() // the rows so far; the error is that of the next one
+			return n, err
 		}
 		for i, c := range columns {
 			v := table.Value(row, c)

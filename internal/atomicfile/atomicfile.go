@@ -90,8 +90,11 @@ func (f *File) Commit() error {
 }
 
 func (f *File) commit() error {
-	if err := errors.Join(f.buffer.Flush(), f.file.Sync(), f.file.Close()); err != nil {
-		return err
+	// The first error says why; those of the steps after it would repeat it.
+	for _, step := range []func() error{f.buffer.Flush, f.file.Sync, f.file.Close} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	if err := moveTo(f.file.Name(), f.path, f.overwrite); err != nil {
 		return err

@@ -20,6 +20,8 @@ type SelfTest struct {
 	DelayNS int64      `json:"delay_ns"`
 	AA      *RowResult `json:"aa"`
 	Canary  *RowResult `json:"canary"`
+	// Unlocked says why no lock kept other measurements away; "": one did.
+	Unlocked string `json:"unlocked,omitempty"`
 }
 
 // OK says whether the gate did what it must: pass the one, fail the other.
@@ -131,6 +133,9 @@ func (t *SelfTest) WriteText(w io.Writer) error {
 			intervalText(half.row.Interval), fmt.Sprintf("%d of %d", half.row.Used, half.row.Planned))
 	}
 	table.Write(&b)
+	if t.Unlocked != "" {
+		b.Wrap("", "warning: no lock kept other measurements of kvbench off the machine: "+t.Unlocked)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

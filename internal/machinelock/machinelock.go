@@ -31,7 +31,7 @@ type Mode string
 // The modes.
 const (
 	Refuse Mode = "refuse" // fail with a [*BusyError]
-	Wait   Mode = "wait"   // wait until it is over
+	Wait   Mode = "wait"   // wait until it is over, but fail if it is of the same folder
 	Off    Mode = "off"    // take no lock
 )
 
@@ -119,7 +119,7 @@ func Acquire(ctx context.Context, path string, mode Mode, me Holder, waiting fun
 		if busy == nil {
 			return l, nil
 		}
-		if mode == Refuse {
+		if mode == Refuse || me.Folder != "" && me.Folder == busy.Holder.Folder {
 			return nil, busy
 		}
 		// Between two holders there may be nobody's name in the file.

@@ -155,6 +155,12 @@ func TestWait(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	_ = l.Release()
+	// What the other leaves in one's own folder is not what one waited for.
+	other(t, path)
+	var busy *BusyError
+	if _, err := Acquire(context.Background(), path, Wait, Holder{Folder: "/some/exp"}, nil); !errors.As(err, &busy) {
+		t.Errorf("the same folder: %v", err)
+	}
 }
 
 // TestMany: processes that count with the lock lose nothing.

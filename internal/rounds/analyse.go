@@ -630,6 +630,9 @@ func (s *sample) machineWarnings(add func(name, format string, args ...any)) {
 		if session.ParentNote != "" && (i == 0 || e.Sessions[i-1].ParentNote != session.ParentNote) {
 			add("parent-not-apart", "%s", session.ParentNote)
 		}
+		if session.Unlocked != "" && (i == 0 || e.Sessions[i-1].Unlocked != session.Unlocked) {
+			add("machine-not-locked", "no lock kept other measurements of kvbench off the machine: %s", session.Unlocked)
+		}
 		if session.TornBytes > 0 {
 			add("torn-journal", "an unfinished line of %d bytes was taken off the journal when session %d began; that trial ran again", session.TornBytes, i+1)
 		}

@@ -69,6 +69,7 @@ type Session struct {
 	ParentNote string       `json:"parent_note,omitempty"`
 	ChildCPUs  string       `json:"child_cpus"`         // CPU list that children may use
 	TornBytes  int          `json:"torn_bytes"`         // of an unfinished last line that was taken off
+	Unlocked   string       `json:"unlocked,omitempty"` // why no lock kept other measurements away; "": one did
 	Host       *host.Report `json:"host"`               // at the start
 	HostAtEnd  *host.Report `json:"host_end,omitempty"` // filled in from the end of the session
 	Ended      string       `json:"ended,omitempty"`    // done, interrupted or what went wrong; "" if it was killed

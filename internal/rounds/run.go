@@ -29,7 +29,10 @@ type RunOptions struct {
 	// QuickHost leaves out of the host check what takes time: watching and trying
 	// out CPUs.
 	QuickHost bool
-	Log       *slog.Logger // nil: none
+	// Unlocked says why other measurements may run on the machine meanwhile; "":
+	// the caller sees to it that none does.
+	Unlocked string
+	Log      *slog.Logger // nil: none
 }
 
 // Status is how far an experiment is when a trial is about to start.
@@ -158,7 +161,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.cpus.release()) }()
 	if err := r.e.add(r.j, entry{Session: &Session{
 		Tool: toolNow(), PID: os.Getpid(), ParentCPU: r.cpus.parent, ParentNote: r.cpus.note,
-		ChildCPUs: host.FormatCPUs(r.cpus.children), TornBytes: r.e.torn, Host: report,
+		ChildCPUs: host.FormatCPUs(r.cpus.children), TornBytes: r.e.torn, Host: report, Unlocked: r.o.Unlocked,
 	}}); err != nil {
 		return err
 	}

@@ -120,6 +120,8 @@ type Trial struct {
 	TookNS  int64  `json:"took_ns"`
 	// Machine is what happened to the machine meanwhile that should not.
 	Machine []host.Change `json:"machine"`
+	// Unlocked says why no lock kept other measurements away; "": one did.
+	Unlocked string `json:"unlocked,omitempty"`
 }
 
 func (t *Trial) key() trialKey { return trialKey{t.Value, t.Run} }

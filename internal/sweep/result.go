@@ -3,6 +3,7 @@ package sweep
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -351,6 +352,15 @@ func (r *Result) warn() {
 	}
 	if shared > 0 {
 		say("in %d of %d trials threads shared CPUs; the figures are not comparable with those of a run with a CPU for each thread", shared, len(r.records))
+	}
+	unlocked := map[string]int{}
+	for _, t := range r.Trials {
+		if t.Unlocked != "" {
+			unlocked[t.Unlocked]++
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(unlocked)) {
+		say("in %d of %d trials no lock kept other measurements of kvbench off the machine: %s", unlocked[why], len(r.Trials), why)
 	}
 	for _, t := range r.Trials {
 		for _, c := range t.Machine {

@@ -25,6 +25,10 @@ type Options struct {
 	// always between children.
 	Tell func(text string)
 
+	// Unlocked says why other measurements may run on the machine meanwhile; "":
+	// the caller sees to it that none does.
+	Unlocked string
+
 	// counters replaces those of the machine in tests.
 	counters func() host.Counters
 }
@@ -183,7 +187,7 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	}
 	label := s.axis.label(k.value)
 	s.o.Tell(fmt.Sprintf("%s %s %s, run %d", where, s.axis.Name, label, k.run))
-	t := Trial{Value: k.value, Run: k.run, Record: filepath.Join(recordDir, fmt.Sprintf("%s-%s-%d.json", s.axis.Name, label, k.run)), Start: now()}
+	t := Trial{Value: k.value, Run: k.run, Record: filepath.Join(recordDir, fmt.Sprintf("%s-%s-%d.json", s.axis.Name, label, k.run)), Start: now(), Unlocked: s.o.Unlocked}
 	work, err := s.work(ctx, k.value)
 	var unprepared *prepareError
 	if errors.As(err, &unprepared) && s.axis.Prepares() && len(s.trials) > 0 {

@@ -2,7 +2,6 @@ package rewrite
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -116,7 +115,10 @@ func (w *Writer) Write(q *trace.Request) error { return w.rows.Write(q) }
 func (w *Writer) Close() error {
 	err := w.rows.Flush()
 	if w.compressor != nil {
-		err = errors.Join(err, w.compressor.Close())
+		// What the rows could not write to it, it cannot write either.
+		if e := w.compressor.Close(); err == nil {
+			err = e
+		}
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func callsIn(script string) [][]string {
 // the paths of the commands.
 func checkCall(t *testing.T, words []string) []string {
 	t.Helper()
-	a := &app{stdout: io.Discard, stderr: os.Stderr}
+	a := &app{stdout: &standardOutput{w: io.Discard}, stderr: os.Stderr}
 	cmd, rest, err := a.root().Find(words)
 	if err != nil {
 		t.Errorf("%q: %v", words, err)
@@ -107,7 +107,7 @@ func parse(cmd *cobra.Command, words []string) error {
 }
 
 func TestWorkflowCheckFindsMistakes(t *testing.T) {
-	a := &app{stdout: io.Discard, stderr: os.Stderr}
+	a := &app{stdout: &standardOutput{w: io.Discard}, stderr: os.Stderr}
 	for _, call := range []string{"gate exp --margins 2%", "gate exp --margin 2%% ", "gate", "gate exp --sequential --anytime"} {
 		cmd, rest, err := a.root().Find(strings.Fields(call))
 		if err == nil {

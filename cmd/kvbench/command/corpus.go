@@ -67,7 +67,7 @@ in place of the trace. The same trace, flags and seed give the same bytes.`,
 			}
 			progress.Done()
 			for _, text := range odd {
-				fmt.Fprintln(a.stderr, "kvbench: warning:", text)
+				a.warn(text)
 			}
 			if !a.quiet {
 				fmt.Fprintf(a.stdout, "%s: %d operations, %d block-ops, sha256 %s\n", out, len(c.Ops), c.Manifest.Totals.BlockOps(), c.SHA256())

@@ -33,7 +33,7 @@ func TestCallsInDocuments(t *testing.T) {
 		t.Errorf("only %d calls were found in %q", calls, files)
 	}
 
-	a := &app{stdout: io.Discard, stderr: os.Stderr}
+	a := &app{stdout: &standardOutput{w: io.Discard}, stderr: os.Stderr}
 	inHelp := 0
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {

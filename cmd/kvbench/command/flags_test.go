@@ -14,7 +14,7 @@ import (
 
 // TestHelpFits looks for lines of help that a terminal of 80 columns breaks.
 func TestHelpFits(t *testing.T) {
-	a := &app{stdout: io.Discard, stderr: os.Stderr}
+	a := &app{stdout: &standardOutput{w: io.Discard}, stderr: os.Stderr}
 	commands := 0
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +36,7 @@ type gateFlags struct {
 	testRounds   int
 	files        map[string]*string // output files by format
 	overwrite    bool
+	machine      machineFlags
 }
 
 // gateFiles are the files that gate can write beside what it prints.
@@ -86,11 +86,12 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.selfTest {
-				return a.gateSelfTest(cmd.Context(), &f)
+				return a.gateSelfTest(cmd, &f)
 			}
 			return a.runGate(cmd, args[0], &f)
 		},
 	}
+	f.machine.register(cmd)
 	fl := cmd.Flags()
 	fl.Var(&f.margin, "margin", "loss that is accepted")
 	fl.Var(&f.failBeyond, "fail-beyond", "fail only on a loss that is proven to exceed this")
@@ -203,8 +204,14 @@ func (a *app) runGate(cmd *cobra.Command, dir string, f *gateFlags) error {
 			return fmt.Errorf("--baseline: %w", err)
 		}
 	}
+	defer f.machine.release()
+	if o.Schedule == gate.Sequential || o.Append > 0 { // it may run rounds
+		if err := f.machine.take(a, cmd, dir); err != nil {
+			return err
+		}
+	}
 	tell := terminal.Status(a.stderr, a.quiet || a.verbose)
-	o.Run = rounds.RunOptions{Log: a.log(), Progress: func(s rounds.Status) { tell(a.roundsProgress(exp, s)) }}
+	o.Run = rounds.RunOptions{Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) { tell(a.roundsProgress(exp, s)) }}
 	r, err := gate.Experiment(cmd.Context(), exp, o)
 	if err != nil {
 		return roundsError(exp, dir, err)
@@ -234,7 +241,9 @@ func (a *app) tellVerdict(exp *rounds.Experiment, r *gate.Report, f *gateFlags) 
 		}
 	}
 	if os.Getenv("GITHUB_ACTIONS") == "true" {
-		err = errors.Join(err, r.WriteAnnotations(a.stdout))
+		if a.stdout.err == nil {
+			err = errors.Join(err, r.WriteAnnotations(a.stdout))
+		}
 		if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
 			err = errors.Join(err, appendTo(path, r.WriteMarkdown))
 		}
@@ -254,7 +263,7 @@ func (a *app) tellVerdict(exp *rounds.Experiment, r *gate.Report, f *gateFlags) 
 	case "fail":
 		return &codeError{exitRegression, nil}
 	case "warn":
-		fmt.Fprintln(a.stderr, "kvbench: warning: the gate is inconclusive; --inconclusive=warn lets it go")
+		a.warn("the gate is inconclusive; --inconclusive=warn lets it go")
 		return nil
 	case "pass":
 		return nil
@@ -300,12 +309,17 @@ func appendTo(path string, write func(io.Writer) error) error {
 const selfTestQuiet = 5 * time.Second
 
 // gateSelfTest runs the two halves of the self-test in a folder of its own.
-func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
+func (a *app) gateSelfTest(cmd *cobra.Command, f *gateFlags) error {
+	ctx := cmd.Context()
 	if f.testRounds < 6 {
 		return fmt.Errorf("--self-test-rounds is %d; an interval needs at least 6", f.testRounds)
 	}
 	if f.margin <= 0 || f.margin >= 1 {
 		return errors.New("--margin must lie above 0% and below 100%")
+	}
+	defer f.machine.release()
+	if err := f.machine.take(a, cmd, ""); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "kvbench-self-test-")
 	if err != nil {
@@ -326,14 +340,14 @@ func (a *app) gateSelfTest(ctx context.Context, f *gateFlags) error {
 			return nil, err
 		}
 		tell := terminal.Status(a.stderr, a.quiet || a.verbose)
-		o := rounds.RunOptions{QuickHost: true, Log: a.log(), Progress: func(s rounds.Status) { tell(name + ": " + statusText(s)) }}
+		o := rounds.RunOptions{QuickHost: true, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) { tell(name + ": " + statusText(s)) }}
 		err = exp.Run(ctx, o)
 		if errors.Is(err, rounds.ErrInterrupted) {
 			return nil, &codeError{exitInterrupted, errors.New("interrupted; a self-test keeps nothing")}
 		}
 		return exp, err
 	}
-	t := &gate.SelfTest{Margin: float64(f.margin), Rounds: f.testRounds}
+	t := &gate.SelfTest{Margin: float64(f.margin), Rounds: f.testRounds, Unlocked: f.machine.missing()}
 	exp, err := run("base against itself", true, "base=")
 	if err != nil {
 		return err

@@ -18,11 +18,15 @@ func (a *app) micro() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.microIndex(), a.microSelection(), a.microResidentRead(), a.microResidentWrite())
+	var m machineFlags
+	cmd.AddCommand(a.microIndex(&m), a.microSelection(&m), a.microResidentRead(&m), a.microResidentWrite(&m))
+	for _, c := range cmd.Commands() {
+		m.register(c)
+	}
 	return cmd
 }
 
-func (a *app) microIndex() *cobra.Command {
+func (a *app) microIndex(m *machineFlags) *cobra.Command {
 	var o micro.IndexOptions
 	var names []string
 	var base string
@@ -85,6 +89,10 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 			if len(args) == 1 {
 				source = args[0]
 			}
+			defer m.release()
+			if err := m.take(a, cmd, ""); err != nil {
+				return err
+			}
 			progress := a.progress()
 			defer progress.Done()
 			t, src, err := trial.LoadTrace(cmd.Context(), source, trace.ReaderOptions{}, progress)
@@ -97,7 +105,7 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 				return err
 			}
 			progress.Done()
-			return a.printMicro(r, base, asJSON)
+			return a.printMicro(r, base, asJSON, m)
 		},
 	}
 	fl := cmd.Flags()

@@ -11,7 +11,7 @@ import (
 	"github.com/kvbench/kvbench/internal/micro"
 )
 
-func (a *app) microResidentRead() *cobra.Command {
+func (a *app) microResidentRead(m *machineFlags) *cobra.Command {
 	var o micro.ResidentReadOptions
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -30,6 +30,10 @@ candidate' is the difference within a round.`,
   kvbench micro resident_blocks_read --rounds 21 --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer m.release()
+			if err := m.take(a, cmd, ""); err != nil {
+				return err
+			}
 			progress := a.progress()
 			defer progress.Done()
 			o.Step, o.Advance = progress.Step, progress.Advance
@@ -38,7 +42,7 @@ candidate' is the difference within a round.`,
 				return err
 			}
 			progress.Done()
-			return a.printMicro(r, micro.ResidentReadBase, asJSON)
+			return a.printMicro(r, micro.ResidentReadBase, asJSON, m)
 		},
 	}
 	fl := cmd.Flags()
@@ -49,7 +53,7 @@ candidate' is the difference within a round.`,
 	return cmd
 }
 
-func (a *app) microResidentWrite() *cobra.Command {
+func (a *app) microResidentWrite(m *machineFlags) *cobra.Command {
 	var o micro.ResidentWriteOptions
 	var index, alone string
 	var asJSON bool
@@ -82,6 +86,10 @@ difference within a round.`,
 			o.Child = micro.ThisProgram(program, a.argv[0], func(c, variant string) []string {
 				return []string{"micro", "resident_blocks_write", "--index", f.Name, "--case", c, "--passes", strconv.Itoa(o.Passes), "--alone", variant}
 			})
+			defer m.release()
+			if err := m.take(a, cmd, ""); err != nil {
+				return err
+			}
 			progress := a.progress()
 			defer progress.Done()
 			o.Step, o.Advance = progress.Step, progress.Advance
@@ -90,7 +98,7 @@ difference within a round.`,
 				return err
 			}
 			progress.Done()
-			return a.printMicro(r, micro.ResidentWriteBase, asJSON)
+			return a.printMicro(r, micro.ResidentWriteBase, asJSON, m)
 		},
 	}
 	fl := cmd.Flags()

@@ -8,7 +8,7 @@ import (
 	"github.com/kvbench/kvbench/internal/micro"
 )
 
-func (a *app) microSelection() *cobra.Command {
+func (a *app) microSelection(m *machineFlags) *cobra.Command {
 	var o micro.SelectionOptions
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -32,6 +32,10 @@ The cases are the numbers of candidates.`,
   kvbench micro default_selection --rounds 21 --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer m.release()
+			if err := m.take(a, cmd, ""); err != nil {
+				return err
+			}
 			progress := a.progress()
 			defer progress.Done()
 			o.Step, o.Advance = progress.Step, progress.Advance
@@ -40,7 +44,7 @@ The cases are the numbers of candidates.`,
 				return err
 			}
 			progress.Done()
-			return a.printMicro(r, micro.SelectionBase, asJSON)
+			return a.printMicro(r, micro.SelectionBase, asJSON, m)
 		},
 	}
 	fl := cmd.Flags()
@@ -53,8 +57,11 @@ The cases are the numbers of candidates.`,
 }
 
 // printMicro prints a report, with what it was measured on.
-func (a *app) printMicro(r *micro.Report, base string, asJSON bool) error {
+func (a *app) printMicro(r *micro.Report, base string, asJSON bool, m *machineFlags) error {
 	r.Machine, r.Build = host.Describe(), buildinfo.Read()
+	if why := m.missing(); why != "" {
+		r.Notes = append(r.Notes, "no lock kept other measurements of kvbench off the machine: "+why)
+	}
 	if asJSON {
 		return a.printJSON(r)
 	}

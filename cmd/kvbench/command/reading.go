@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/trace"
 )
 
@@ -55,13 +54,4 @@ func (f *readingFlags) options() (trace.ReaderOptions, error) {
 		}
 	}
 	return o, nil
-}
-
-// noteTrace tells what was inferred about a trace.
-func (a *app) noteTrace(note string) {
-	if !a.quiet {
-		var b text.Builder
-		b.Wrap("kvbench: trace: ", note)
-		fmt.Fprint(a.stderr, b.String())
-	}
 }

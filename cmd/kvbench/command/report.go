@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/report"
@@ -77,13 +78,13 @@ it gives no verdict of its own. What a record does not hold is said.`,
 				return err
 			}
 			if !a.quiet {
-				fmt.Fprintf(a.stderr, "wrote %s: %d pictures\n", out, len(p.Figures()))
+				a.tell("kvbench: ", fmt.Sprintf("wrote %s with %s", out, count(len(p.Figures()), "picture")))
 			}
 			return nil
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVarP(&out, "output", "o", "", "HTML file to write; - is standard output")
+	fl.StringVarP(&out, "out", "o", "", "HTML file to write; - is standard output")
 	fl.StringVar(&o.Title, "title", "", "heading of the report")
 	fl.StringVar(&gateFile, "gate", "", "verdict that 'kvbench gate --json-file' saved, to show first with its margins")
 	fl.StringArrayVar(&o.Timelines, "timeline", nil, "operations of a trial that 'kvbench replay --timeline' wrote, to show over time; repeatable")
@@ -91,7 +92,13 @@ it gives no verdict of its own. What a record does not hold is said.`,
 	fl.StringArrayVar(&ratios, "ratio", nil, "ratio to show as A/B; repeatable (default: those of the experiment)")
 	fl.StringSliceVar(&metrics, "metric", nil, "metrics to compare (default: those of the experiment, else by load)")
 	fl.BoolVar(&overwrite, "overwrite", false, "replace files that exist")
-	_ = cmd.MarkFlagFilename("output", "html")
+	fl.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "output" {
+			name = "out"
+		}
+		return pflag.NormalizedName(name)
+	})
+	_ = cmd.MarkFlagFilename("out", "html")
 	_ = cmd.MarkFlagFilename("gate", "json")
 	_ = cmd.MarkFlagDirname("figures")
 	_ = cmd.MarkFlagFilename("timeline", "parquet")

@@ -51,7 +51,7 @@ The format benchfmt has the valid trials of measured rounds, for benchstat.`,
 			e.Path, e.Meta = out, table.NewMeta(a.argv, nil)
 			n, err := a.export(&e, found.WithRows(), out)
 			if err == nil && out != "" && !a.quiet {
-				fmt.Fprintf(a.stderr, "%s: %d rows\n", out, n)
+				a.tell("kvbench: ", fmt.Sprintf("wrote %s with %s", out, count(int(n), "row")))
 			}
 			return err
 		},
@@ -79,7 +79,10 @@ func (a *app) export(e *archive.Export, sources []*archive.Source, out string) (
 		err = atomicfile.Write(out, e.Overwrite, write)
 	default:
 		w := bufio.NewWriter(a.stdout)
-		err = errors.Join(write(w), w.Flush())
+		err = write(w)
+		if e := w.Flush(); err == nil {
+			err = e
+		}
 	}
 	return n, err
 }

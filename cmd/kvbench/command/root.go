@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -69,7 +68,7 @@ type app struct {
 	settings *settings.Settings // of the file and the environment
 	applied  []settings.Setting // what they set of the flags of the command that runs
 
-	stdout io.Writer
+	stdout *standardOutput
 	stderr *os.File
 }
 
@@ -79,7 +78,7 @@ func Main(argv []string, ext Extensions) int {
 		argv:     argv,
 		indexes:  merge(catalogue.All(), ext.Indexes),
 		policies: policycatalogue.Merge(policycatalogue.Standard(), ext.Policies),
-		stdout:   os.Stdout,
+		stdout:   &standardOutput{w: os.Stdout},
 		stderr:   os.Stderr,
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -89,7 +88,7 @@ func Main(argv []string, ext Extensions) int {
 	go func() {
 		<-signals
 		cancel(errInterrupted)
-		fmt.Fprintln(a.stderr, "kvbench: ending; once more to end at once")
+		a.tell("kvbench: ", "ending; once more to end at once")
 		// A second signal ends the process at once.
 		signal.Stop(signals)
 	}()
@@ -98,23 +97,36 @@ func Main(argv []string, ext Extensions) int {
 	return a.exitCode(ctx, root.ExecuteContext(ctx))
 }
 
+// exitCode reports an error and returns its exit code. What should have gone to
+// standard output and did not is one, whatever else came of the command.
 func (a *app) exitCode(ctx context.Context, err error) int {
+	code := a.reported(ctx, err)
+	if lost := a.stdout.err; lost != nil && code != exitInterrupted {
+		if !errors.Is(err, lost) {
+			a.complain(lost)
+		}
+		return exitError
+	}
+	return code
+}
+
+func (a *app) reported(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
 	// A context below this one may have kept the fact and lost the cause.
 	if context.Cause(ctx) == errInterrupted && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
-		fmt.Fprintln(a.stderr, "kvbench: interrupted; no result was written")
+		a.tell("kvbench: ", "interrupted; no result was written")
 		return exitInterrupted
 	}
 	var coded *codeError
 	if errors.As(err, &coded) {
 		if coded.err != nil {
-			fmt.Fprintln(a.stderr, "kvbench:", coded.err)
+			a.complain(coded.err)
 		}
 		return coded.code
 	}
-	fmt.Fprintln(a.stderr, "kvbench:", err)
+	a.complain(err)
 	return exitError
 }
 
@@ -146,7 +158,7 @@ gate is inconclusive; 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.SetOut(a.stdout)
+	cmd.SetOut(forHelp{a.stdout})
 	cmd.SetErr(a.stderr)
 	cmd.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "no progress and no summary, only errors and what was asked for")
 	cmd.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log the steps of long work on standard error instead of a progress bar")

@@ -279,6 +279,7 @@ func (f *analyseFlags) check() error {
 type roundsFlags struct {
 	plan        planFlags
 	analyse     analyseFlags
+	machine     machineFlags
 	out         string
 	resume      bool
 	requireFit  bool
@@ -323,6 +324,7 @@ could not be measured; 130 interrupted, and what was done is kept.`,
 	}
 	f.plan.register(cmd)
 	f.analyse.register(cmd)
+	f.machine.register(cmd)
 	fl := cmd.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the experiment")
 	fl.BoolVar(&f.resume, "resume", false, "go on with the experiment in --out; other flags may be left out, and must be the same if given")
@@ -352,12 +354,16 @@ func (a *app) runRounds(cmd *cobra.Command, args []string, f *roundsFlags) error
 	if fl.Changed("plan") && f.margin == 0 {
 		return errors.New("--plan is 0%; give the effect to resolve, such as 1%")
 	}
+	defer f.machine.release()
 	exp, err := a.openRounds(cmd, args, f)
+	if err == nil {
+		err = f.machine.take(a, cmd, f.out)
+	}
 	if err != nil {
 		return err
 	}
 	tell := terminal.Status(a.stderr, a.quiet || a.verbose)
-	o := rounds.RunOptions{RequireFit: f.requireFit, QuickHost: f.quickHost, Log: a.log(), Progress: func(s rounds.Status) {
+	o := rounds.RunOptions{RequireFit: f.requireFit, QuickHost: f.quickHost, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) {
 		tell(a.roundsProgress(exp, s))
 	}}
 	if f.margin > 0 {
@@ -372,7 +378,7 @@ func (a *app) runRounds(cmd *cobra.Command, args []string, f *roundsFlags) error
 	if err != nil {
 		return err
 	}
-	w := a.stdout
+	w := io.Writer(a.stdout)
 	if a.quiet && !fl.Changed("format") {
 		w = io.Discard
 	}
@@ -389,12 +395,16 @@ func (a *app) openRounds(cmd *cobra.Command, args []string, f *roundsFlags) (*ro
 		}
 	}
 	if !f.resume {
+		// To prepare the work disturbs others too.
+		if err := f.machine.take(a, cmd, f.out); err != nil {
+			return nil, err
+		}
 		progress := a.progress()
 		defer progress.Done()
 		exp, odd, err := rounds.Create(cmd.Context(), f.out, plan, progress)
 		progress.Done()
 		for _, text := range odd {
-			fmt.Fprintln(a.stderr, "kvbench: warning:", text)
+			a.warn(text)
 		}
 		if errors.Is(err, rounds.ErrExists) {
 			return nil, fmt.Errorf("%w; go on with it by --resume, or name another folder", err)
@@ -438,10 +448,10 @@ func (a *app) pilot(cmd *cobra.Command, exp *rounds.Experiment, f *roundsFlags, 
 		return err
 	}
 	for _, c := range an.Forecasts(exp.Rounds(), float64(f.margin)) {
-		fmt.Fprintln(a.stderr, "kvbench: plan:", c.Text(exp.Rounds(), float64(f.margin)))
+		a.tell("kvbench: plan: ", c.Text(exp.Rounds(), float64(f.margin)))
 	}
 	for _, reason := range an.Unmeasurable() {
-		fmt.Fprintln(a.stderr, "kvbench: plan: not measured:", reason)
+		a.tell("kvbench: plan: not measured: ", reason)
 	}
 	return nil
 }

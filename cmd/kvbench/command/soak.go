@@ -107,7 +107,7 @@ func (a *app) runSoaks(ctx context.Context, o soak.Options, indexes []indexer.Fa
 			failed++
 			if repro != "" && failed == 1 {
 				if err := writeRepro(repro, &o, r.Problem); err != nil {
-					fmt.Fprintln(a.stderr, "kvbench: no reproduction was written:", err)
+					a.warn(fmt.Sprintf("no reproduction was written: %v", err))
 				}
 			}
 		}

@@ -32,11 +32,12 @@ type sweepFlags struct {
 	resume    bool
 	json, csv bool
 	timeout   time.Duration
+	machine   machineFlags
 }
 
 // sweepOwn are their names: they are not passed on.
 var sweepOwn = []string{"min", "max", "steps", "repeat", "over", "find-keepup", "keepup-runs", "keepup-need", "keepup-precision",
-	"out", "resume", "json", "csv", "trial-timeout", "quiet", "verbose", "help", settings.FileFlag}
+	"out", "resume", "json", "csv", "trial-timeout", "machine-lock", "machine-lock-file", "quiet", "verbose", "help", settings.FileFlag}
 
 func (a *app) sweep() *cobra.Command {
 	var f sweepFlags
@@ -74,12 +75,17 @@ interrupted, and the result of what was done is printed.`,
 			if err != nil {
 				return err
 			}
+			defer f.machine.release()
+			if err := f.machine.take(a, cmd, f.dir); err != nil {
+				return err
+			}
 			tell := terminal.Status(a.stderr, a.quiet || a.verbose)
 			log := a.log()
 			res, err := sweep.Run(cmd.Context(), plan, sweep.Options{
-				Dir:    f.dir,
-				Resume: f.resume,
-				Runner: &sweep.Process{Program: program, Name: a.argv[0], Timeout: f.timeout},
+				Dir:      f.dir,
+				Resume:   f.resume,
+				Unlocked: f.machine.missing(),
+				Runner:   &sweep.Process{Program: program, Name: a.argv[0], Timeout: f.timeout},
 				Tell: func(text string) {
 					tell(text)
 					log.Info("sweep", "step", text)
@@ -105,6 +111,7 @@ interrupted, and the result of what was done is printed.`,
 	fl := cmd.Flags()
 	prep.register(fl)
 	replay.register(a, cmd)
+	f.machine.register(cmd)
 	fl.DurationVar(&f.min, "min", 750*time.Millisecond, "shortest window")
 	fl.DurationVar(&f.max, "max", 24*time.Second, "longest window")
 	fl.IntVar(&f.steps, "steps", 6, "windows in all")

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -60,15 +59,17 @@ that goes, and --requests takes as many of both for all else too.`,
 					analysis.Comparison
 				}{newSourceJSON(sources[0]), newSourceJSON(sources[1]), c})
 			}
-			err = c.WriteText(a.stdout, sources[0].Name, sources[1].Name)
+			if err := c.WriteText(a.stdout, sources[0].Name, sources[1].Name); err != nil {
+				return err
+			}
 			var b text.Builder
 			for i, src := range sources {
 				for _, note := range append(src.Notes, src.Warnings...) {
 					b.Wrap(string(rune('A'+i))+": ", note)
 				}
 			}
-			_, e := io.WriteString(a.stdout, b.String())
-			return errors.Join(err, e)
+			_, err = io.WriteString(a.stdout, b.String())
+			return err
 		},
 	}
 	reading.register(cmd.Flags())

@@ -65,7 +65,7 @@ of a host that has them under the paths of their original addresses.`,
 				} else if res.Resumed > 0 {
 					how += fmt.Sprintf(", %d bytes of it earlier", res.Resumed)
 				}
-				fmt.Fprintf(a.stderr, "kvbench: %s, verified; %d bytes, licence %s, by %s\n", how, p.Bytes, p.Licence, p.Origin)
+				a.tell("kvbench: ", fmt.Sprintf("%s, verified; %d bytes, licence %s, by %s", how, p.Bytes, p.Licence, p.Origin))
 			}
 			_, err = fmt.Fprintln(a.stdout, res.Path)
 			return err

@@ -96,7 +96,13 @@ else on standard error. The same trace and flags give the same bytes.`,
 			}
 			write := func(w io.Writer) error {
 				tw := trace.NewWriter(w)
-				return errors.Join(tw.SetGenerator(p.Record()), tw.WriteTrace(t), tw.Flush())
+				if err := tw.SetGenerator(p.Record()); err != nil {
+					return err
+				}
+				if err := tw.WriteTrace(t); err != nil {
+					return err
+				}
+				return tw.Flush()
 			}
 			if !toFile {
 				err = write(a.stdout)

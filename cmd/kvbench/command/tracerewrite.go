@@ -68,7 +68,7 @@ func (a *app) say(in *openedTrace) {
 		a.noteTrace(text)
 	}
 	for _, text := range in.Warnings() {
-		fmt.Fprintln(a.stderr, "kvbench: warning:", text)
+		a.warn(text)
 	}
 }
 
@@ -112,14 +112,18 @@ func (a *app) encodeTrace(to io.Writer, encoding rewrite.Encoding, blockSize int
 	if err == nil && n == 0 {
 		err = errors.New("no request is left; nothing was written")
 	}
-	if err = errors.Join(err, w.Close()); err != nil {
+	// The first error says why; closing what failed fails again.
+	if e := w.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
 		return n, err
 	}
 	for _, text := range w.Notes() {
 		a.noteTrace(text)
 	}
 	for _, text := range w.Warnings() {
-		fmt.Fprintln(a.stderr, "kvbench: warning:", text)
+		a.warn(text)
 	}
 	return n, nil
 }
