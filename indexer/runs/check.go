@@ -303,8 +303,8 @@ func (x *Index) Memory() []indexer.MemoryPart {
 	if x.huge == nil {
 		return append(parts, indexer.MemoryPart{Name: "runs", Bytes: x.mem.bytes()}, indexer.MemoryPart{Name: "names", Bytes: names})
 	}
-	// Both have their chunks from one pool. Where the kernel does not say what is
-	// on huge pages, nothing is known to be.
+	// Both have their chunks from one pool. That the kernel says what is on huge
+	// pages was seen when the pool was made; what it does not say counts as none.
 	all, huge, err := x.huge.Bytes()
 	if err != nil {
 		huge = 0

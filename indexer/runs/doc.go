@@ -155,11 +155,10 @@
 //
 // A run has at most 4,096 blocks; a longer sequence goes on in a child. A rank
 // has at most 2^27 segments; all runs together, and the names of one event thread,
-// have at most 32 GiB. A rank that joins a
-// run passes its full blocks of holders, one for 30 ranks; a query of one rank
-// reads them. A dead tail stays while
-// a rank holds places behind a hole in the run, while a child hung as deep and
-// other children are left, and if the run has fewer than 64 blocks.
+// have at most 32 GiB. A rank that joins a run passes its full blocks of holders,
+// one for 30 ranks; a query of one rank reads them. A dead tail stays while a rank
+// holds places behind a hole in the run, while a child hung as deep and other
+// children are left, and if the run has fewer than 64 blocks.
 //
 // If huge pages are asked for, chunks come from memory outside the Go heap
 // (internal/hugepages), which is most of what runs and names need and is given back

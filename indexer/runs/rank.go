@@ -59,11 +59,10 @@ type segment struct {
 	hold  holder
 	names ref // piece of the writer's arena; 0: none
 
-	room   uint16 // lanes of the piece
-	length uint16 // lanes in use; the last of them has a name
-	cutoff uint16 // places [0, cutoff) are held
-	// cutoff that readers see
-	published uint16
+	room      uint16 // lanes of the piece
+	length    uint16 // lanes in use; the last of them has a name
+	cutoff    uint16 // places [0, cutoff) are held
+	published uint16 // the cutoff that readers see
 	resident  uint16 // places that are held
 
 	upOff uint16 // the run hangs at this offset of

@@ -31,7 +31,8 @@ type region struct {
 }
 
 // New returns an empty pool of slabs of so many bytes, a divisor of RegionBytes. It
-// is an error if this system never gives transparent huge pages.
+// is an error if this system never gives transparent huge pages, or does not let
+// the process read what it gave.
 func New(slab int) (*Pool, error) {
 	if slab <= 0 || RegionBytes%slab != 0 {
 		return nil, fmt.Errorf("slabs of %d bytes do not divide %d", slab, RegionBytes)

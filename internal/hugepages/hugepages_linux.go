@@ -12,7 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const enabledFile = "/sys/kernel/mm/transparent_hugepage/enabled"
+const (
+	enabledFile = "/sys/kernel/mm/transparent_hugepage/enabled"
+	smapsFile   = "/proc/self/smaps"
+)
 
 func available() error {
 	text, err := os.ReadFile(enabledFile)
@@ -22,7 +25,12 @@ func available() error {
 	if strings.Contains(string(text), "[never]") {
 		return fmt.Errorf("%s says never; write madvise to it", enabledFile)
 	}
-	return nil
+	// Where nobody could say afterwards what was obtained, nothing is asked for.
+	f, err := os.Open(smapsFile)
+	if err != nil {
+		return fmt.Errorf("what lies on huge pages cannot be read: %w", err)
+	}
+	return f.Close()
 }
 
 func reserve() (region, unsafe.Pointer, error) {
@@ -48,7 +56,7 @@ func onHugePages(regions []region) (int64, error) {
 	if len(regions) == 0 {
 		return 0, nil
 	}
-	f, err := os.Open("/proc/self/smaps")
+	f, err := os.Open(smapsFile)
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,8 @@
 package hugepages
 
 import (
+	"runtime"
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -46,6 +48,44 @@ func TestPool(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestPoolFromManyGoroutines: a slab is one goroutine's until it gives it back.
+func TestPoolFromManyGoroutines(t *testing.T) {
+	const slab = 64 << 10
+	p, err := New(slab)
+	if err != nil {
+		t.Skipf("no huge pages here: %v", err)
+	}
+	defer p.Close()
+	var wg sync.WaitGroup
+	for g := range byte(4) {
+		wg.Go(func() {
+			for range 200 {
+				s, err := p.Get()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b := unsafe.Slice((*byte)(s), slab)
+				for i := range 64 {
+					b[i] = g
+				}
+				runtime.Gosched()
+				for i, c := range b[:64] {
+					if c != g {
+						t.Errorf("byte %d of a slab of goroutine %d is from %d", i, g, c)
+						return
+					}
+				}
+				p.Put(s)
+				if _, _, err := p.Bytes(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestPoolRefusesOddSlabs(t *testing.T) {

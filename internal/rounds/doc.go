@@ -44,8 +44,9 @@
 // Run returns nil when the planned rounds are done, [ErrInterrupted] when ctx
 // ended (the child is ended, the journal kept), a [*ChildError] when a variant
 // cannot run at all, a [*ChangedError] when a program was replaced. A trial whose
-// variant names a file that was changed is invalid. More rounds on the same experiment, and what a caller must
-// remember of it, such as a verdict that was given:
+// variant names a file that was changed is invalid. More rounds on the same
+// experiment, and what a caller must remember of it, such as a verdict that was
+// given:
 //
 //	err = exp.Extend(30, "sequential look 3")                 // 30 rounds in all; recorded in the journal
 //	err = exp.Run(ctx, …)

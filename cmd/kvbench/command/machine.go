@@ -41,7 +41,7 @@ func (f *machineFlags) take(a *app, cmd *cobra.Command, folder string) error {
 		}
 	}
 	f.lock, err = machinelock.Acquire(cmd.Context(), f.path, mode, machinelock.Holder{Command: cmd.CommandPath(), Folder: folder}, func(busy *machinelock.BusyError) {
-		fmt.Fprintf(a.stderr, "kvbench: waiting: %v; Ctrl-C to leave, --machine-lock off to measure all the same\n", busy)
+		a.tell("kvbench: waiting: ", fmt.Sprintf("%v; Ctrl-C to leave, --machine-lock off to measure all the same", busy))
 	})
 	var busy *machinelock.BusyError
 	if errors.As(err, &busy) {
