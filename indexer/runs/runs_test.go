@@ -49,7 +49,7 @@ func TestHugePages(t *testing.T) {
 		if p.HugeBytes > p.Bytes {
 			t.Errorf("%d of %d bytes of %s are on huge pages", p.HugeBytes, p.Bytes, p.Name)
 		}
-		found = found || p.Bytes >= 16*200_000
+		found = found || p.Name == "runs and names" && p.Bytes >= 16*200_000
 	}
 	if !found {
 		t.Error("no part has the memory of 200,000 blocks and names")
