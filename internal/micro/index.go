@@ -38,11 +38,13 @@ type indexCase struct {
 }
 
 var indexCases = []indexCase{
-	{"x1", replayCase(128, 1, false)},
-	{"x20", replayCase(128, 20, false)},
-	{"random-victims", replayCase(128, 20, true)},
-	{"1024-ranks", replayCase(1024, 20, false)},
-	{"10000-ranks", replayCase(10_000, 20, false)},
+	{"x1", replayCase(cacheWork, 128, 1, false)},
+	{"x20", replayCase(cacheWork, 128, 20, false)},
+	{"random-victims", replayCase(cacheWork, 128, 20, true)},
+	{"1024-ranks", replayCase(cacheWork, 1024, 20, false)},
+	{"10000-ranks", replayCase(cacheWork, 10_000, 20, false)},
+	{"engine-x1", replayCase(engineWork, 128, 1, false)},
+	{"engine-x20", replayCase(engineWork, 128, 20, false)},
 	{"one-block-128", oneBlockCase(128)},
 	{"one-block-1024", oneBlockCase(1024)},
 	{"held-by-128", sharedCase(128)},
@@ -126,9 +128,9 @@ func (r *Report) runIndexCase(ctx context.Context, o *IndexOptions, c *indexCase
 }
 
 // replayCase applies the events of a trace, asks its queries, and does both.
-func replayCase(ranks, copies int, shuffled bool) func(context.Context, *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
+func replayCase(work func(context.Context, *IndexOptions, int, int) (*corpus.Corpus, error), ranks, copies int, shuffled bool) func(context.Context, *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
 	return func(ctx context.Context, o *IndexOptions) (string, int, func(*subject) ([]metric, error), error) {
-		c, err := replayWork(ctx, o.Trace, o, ranks, copies)
+		c, err := work(ctx, o, ranks, copies)
 		if err != nil {
 			return "", 0, nil, err
 		}

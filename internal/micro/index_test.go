@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/kvbench/kvbench/indexer/flat"
 	"github.com/kvbench/kvbench/indexer/noop"
 	"github.com/kvbench/kvbench/indexer/reference"
+	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/trace"
 	"github.com/kvbench/kvbench/traces"
 )
@@ -161,8 +163,8 @@ func TestCheckIndexOptions(t *testing.T) {
 
 func TestShuffleVictimsKeepsTheRest(t *testing.T) {
 	o := options(t)
-	o.GPUBlocks = 300
-	c, err := replayWork(t.Context(), o.Trace, o, 4, 1)
+	o.GPUBlocks = 900
+	c, err := cacheWork(t.Context(), o, 4, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,5 +196,82 @@ func TestShuffleVictimsKeepsTheRest(t *testing.T) {
 	}
 	if moved == 0 {
 		t.Error("nothing has moved")
+	}
+}
+
+// TestCacheWork plays the queries again on caches that are slices.
+func TestCacheWork(t *testing.T) {
+	o := options(t)
+	longest := 0
+	for i := range o.Trace.Len() {
+		longest = max(longest, expansion*len(o.Trace.Request(i).HashIDs))
+	}
+	o.GPUBlocks = longest
+	const ranks, copies = 3, 2
+	c, err := cacheWork(t.Context(), o, ranks, copies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches := make([][]uint64, ranks) // the next victim first
+	next := 0
+	take := func(kind corpus.Kind, slot uint32) *corpus.Op {
+		if next < len(c.Ops) && c.Ops[next].Kind == kind && c.Ops[next].Slot == slot {
+			next++
+			return &c.Ops[next-1]
+		}
+		return nil
+	}
+	queries, evicted, reused := 0, 0, 0
+	for next < len(c.Ops) {
+		op := take(corpus.Query, c.Ops[next].Slot)
+		if op == nil {
+			t.Fatalf("operation %d is a %v and belongs to no query", next, c.Ops[next].Kind)
+		}
+		queries++
+		locals := c.Hashes[op.Hashes : op.Hashes+uint64(op.Len)]
+		names := make([]uint64, len(locals))
+		name := uint64(0)
+		for k, local := range locals {
+			name = scramble(local, name)
+			names[k] = name
+		}
+		cache := caches[op.Slot]
+		held := 0
+		for held < len(names) && slices.Contains(cache, names[held]) {
+			held++
+		}
+		reused += held
+		cache = slices.DeleteFunc(cache, func(n uint64) bool { return slices.Contains(names[:held], n) })
+		victims := max(0, len(cache)+len(names)-o.GPUBlocks)
+		if victims > 0 {
+			removed := take(corpus.Removed, op.Slot)
+			if removed == nil || !slices.Equal(c.Hashes[removed.Hashes:][:removed.Len], cache[:victims]) {
+				t.Fatalf("query %d: %v goes, want %x", queries, removed, cache[:victims])
+			}
+			evicted += victims
+		}
+		if held < len(names) {
+			stored := take(corpus.Stored, op.Slot)
+			want := slices.Concat(names[held:], locals[held:])
+			if stored == nil || !slices.Equal(c.Hashes[stored.Hashes:][:2*stored.Len], want) {
+				t.Fatalf("query %d: %v comes, want %x", queries, stored, want)
+			}
+			if parent := held > 0; parent != (stored.HasParent == 1) || parent && stored.Parent != names[held-1] {
+				t.Fatalf("query %d: what comes hangs at %d %x", queries, stored.HasParent, stored.Parent)
+			}
+		}
+		slices.Reverse(names)
+		caches[op.Slot] = append(cache[victims:], names...)
+	}
+	if queries != copies*o.Trace.Len() || evicted == 0 || reused == 0 {
+		t.Errorf("%d queries, %d blocks evicted, %d used again", queries, evicted, reused)
+	}
+	if got := corpus.CountOps(c.Ops); got != c.Manifest.Totals {
+		t.Errorf("the totals are %+v, want %+v", c.Manifest.Totals, got)
+	}
+
+	o.GPUBlocks--
+	if _, err := cacheWork(t.Context(), o, ranks, copies); err == nil || !strings.Contains(err.Error(), "--gpu-blocks") {
+		t.Errorf("a prompt that no cache can hold: %v", err)
 	}
 }

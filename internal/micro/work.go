@@ -11,15 +11,16 @@ import (
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/prepare"
 	"github.com/kvbench/kvbench/mocker"
-	"github.com/kvbench/kvbench/trace"
 )
 
 // The window of a prepared corpus decides the order of its operations and
 // nothing else here.
 const window = time.Minute
 
-// replayWork prepares copies of a trace for a number of ranks.
-func replayWork(ctx context.Context, t *trace.Trace, o *IndexOptions, ranks, copies int) (*corpus.Corpus, error) {
+// engineWork prepares copies of a trace as replays do: mock engines send the events,
+// the blocks of prompts as they are scheduled and those of answers as they fill up.
+func engineWork(ctx context.Context, o *IndexOptions, ranks, copies int) (*corpus.Corpus, error) {
+	t := o.Trace
 	opts := corpus.Options{
 		Workers: ranks, DPRanks: 1, TraceBlockSize: t.BlockSize, BlockSize: o.BlockSize, GPUBlocks: o.GPUBlocks,
 		LengthFactor: 1, DuplicationFactor: copies, SpeedUp: 1, Rescale: corpus.RescaleRank, TimeModel: fmt.Sprint(mocker.DefaultTime),
@@ -31,6 +32,154 @@ func replayWork(ctx context.Context, t *trace.Trace, o *IndexOptions, ranks, cop
 		o.advance(done)
 	}
 	return prepare.Prepare(ctx, t, prepare.Origin{Name: o.TraceName}, opts, o.Seed, window, mocker.DefaultTime, step)
+}
+
+// expansion is how many blocks an id of the trace becomes in cacheWork: 512 tokens
+// in blocks of 128.
+const expansion = 4
+
+// cacheWork plays copies of a trace on ranks that are nothing but caches: each
+// holds capacity blocks and evicts the least recently used, the end of a prompt
+// before its beginning. A request goes to a random rank and makes one query, one
+// Removed for what must give way, if anything must, and one Stored with what was
+// not there, if anything was not. Answers leave no blocks. So an event is as long
+// as it can be, which is what the published measurements of indexes replay; an
+// engine sends its blocks in several events, see engineWork. Requests come in the
+// order of the trace's rows, those of all copies beside each other.
+func cacheWork(ctx context.Context, o *IndexOptions, ranks, copies int) (*corpus.Corpus, error) {
+	t := o.Trace
+	rows := t.Len()
+	long, err := t.ExpandPrefix(expansion)
+	if err != nil {
+		return nil, err
+	}
+	all, err := long.Duplicate(copies)
+	if err != nil {
+		return nil, err
+	}
+	rank := all.Partition(ranks, o.Seed)
+	caches := make([]lru, ranks)
+	b := newBuilder(ranks)
+	o.step("prepare", int64(all.Len()))
+	var locals, names, victims []uint64
+	for row := range rows {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for copied := range copies {
+			i := copied*rows + row
+			ids := all.Request(i).HashIDs
+			if len(ids) == 0 {
+				continue
+			}
+			if len(ids) > o.GPUBlocks {
+				return nil, fmt.Errorf("request %d has %d blocks and a rank's cache has %d; raise --gpu-blocks", row+1, len(ids), o.GPUBlocks)
+			}
+			locals, names = locals[:0], names[:0]
+			name := uint64(0)
+			for _, id := range ids {
+				local := scramble(id, 0)
+				name = scramble(local, name)
+				locals, names = append(locals, local), append(names, name)
+			}
+			slot := rank[all.SessionOf(i)]
+			c := &caches[slot]
+			b.add(corpus.Query, slot, nil, locals)
+			var held int
+			if held, victims = c.request(names, o.GPUBlocks, victims[:0]); len(victims) > 0 {
+				b.add(corpus.Removed, slot, nil, victims)
+			}
+			if held < len(names) {
+				var parent *uint64
+				if held > 0 {
+					parent = &names[held-1]
+				}
+				b.add(corpus.Stored, slot, parent, names[held:], locals[held:])
+			}
+		}
+		o.advance(int64((row + 1) * copies))
+	}
+	b.c.Manifest.Totals = corpus.CountOps(b.c.Ops)
+	return &b.c, nil
+}
+
+// scramble spreads two words over one, as SplitMix64 does. Two zeros do not give
+// zero, a name that no engine happens to have.
+func scramble(a, b uint64) uint64 {
+	z := (a+0x9e3779b97f4a7c15)*0xff51afd7ed558ccd + b
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// lru is a rank's cache: the names that it holds, in a ring from the least to the
+// most recently used. Entry 0 is the ring's head.
+type lru struct {
+	at   map[uint64]uint32
+	ring []lruEntry
+	free []uint32
+}
+
+type lruEntry struct {
+	name         uint64
+	older, newer uint32
+}
+
+// request uses the names of a prompt, in its order, of which there are at most
+// capacity. It returns how many of them lead without a gap, and appends to victims
+// what went to make room for the others, in the order in which it went. The end of
+// the prompt is less recently used than its beginning.
+func (c *lru) request(names []uint64, capacity int, victims []uint64) (held int, _ []uint64) {
+	if c.at == nil {
+		c.at, c.ring = make(map[uint64]uint32), make([]lruEntry, 1)
+	}
+	for held < len(names) {
+		e, ok := c.at[names[held]]
+		if !ok {
+			break
+		}
+		c.unlink(e) // out of the victims' way
+		held++
+	}
+	for len(c.at)+len(names)-held > capacity {
+		e := c.ring[0].newer
+		victims = append(victims, c.ring[e].name)
+		delete(c.at, c.ring[e].name)
+		c.unlink(e)
+		c.free = append(c.free, e)
+	}
+	for k := len(names) - 1; k >= 0; k-- {
+		e := c.at[names[k]]
+		if k >= held { // and so not there: a name never outlives those before it
+			e = c.entry()
+			c.ring[e].name = names[k]
+			c.at[names[k]] = e
+		}
+		c.link(e)
+	}
+	return held, victims
+}
+
+// entry returns an entry that is in use for nothing.
+func (c *lru) entry() uint32 {
+	if n := len(c.free); n > 0 {
+		e := c.free[n-1]
+		c.free = c.free[:n-1]
+		return e
+	}
+	c.ring = append(c.ring, lruEntry{})
+	return uint32(len(c.ring) - 1)
+}
+
+func (c *lru) link(e uint32) {
+	last := c.ring[0].older
+	c.ring[e].older, c.ring[e].newer = last, 0
+	c.ring[last].newer, c.ring[0].older = e, e
+}
+
+func (c *lru) unlink(e uint32) {
+	x := c.ring[e]
+	c.ring[x.older].newer, c.ring[x.newer].older = x.newer, x.older
 }
 
 // shuffleVictims puts the hashes of every Removed event in random order. Engines

@@ -39,12 +39,17 @@ each index once a round, and compare them within the rounds. All indexes must
 give the same answers. The default trace is the embedded conversation-small.
 
 Cases:
-  x1, x20          1 or 20 copies of the trace on 128 ranks: events alone,
-                   events and queries in order, lookups timed one by one, a
-                   writer beside a reader, two writers, memory, collection
+  x1, x20          1 or 20 copies of the trace on 128 ranks that are nothing but
+                   LRU caches: one Stored and one Removed event for a request,
+                   four blocks for an id. Events alone, events and queries in
+                   order, lookups timed one by one, a writer beside a reader, two
+                   writers, memory, collection
   random-victims   x20 with the removals of each event in random order
   1024-ranks, 10000-ranks
                    20 copies on more ranks
+  engine-x1, engine-x20
+                   the same with the events of mock engines, which send a prompt
+                   as it is scheduled and an answer block by block
   one-block-128, one-block-1024
                    events of one block on so many ranks
   held-by-128, held-by-1024, held-by-10000
@@ -113,7 +118,7 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 	fl.StringSliceVar(&o.Cases, "case", nil, "cases to run (default: all)")
 	fl.StringVar(&base, "base", "", "index that the ratios are to (default: the last)")
 	fl.IntVar(&o.Rounds, "rounds", 7, "measured rounds; one more is discarded")
-	fl.IntVar(&o.BlockSize, "block-size", 128, "tokens of a block of the engine")
+	fl.IntVar(&o.BlockSize, "block-size", 128, "tokens of a block of the mock engines")
 	fl.IntVar(&o.GPUBlocks, "gpu-blocks", 16384, "blocks that a rank's cache holds")
 	fl.Uint64Var(&o.Seed, "seed", 42, "seed of every random choice")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
