@@ -18,8 +18,9 @@ import (
 type IndexOptions struct {
 	// Indexes are the variants, at least one. Null indexes cannot be measured.
 	Indexes []indexer.Factory
-	// Cases are names of IndexCases; empty: all.
+	// Cases are names of IndexCases, Passes of IndexPasses; empty: all.
 	Cases     []string
+	Passes    []string
 	Trace     *trace.Trace
 	TraceName string
 	BlockSize int // tokens of a block
@@ -61,6 +62,21 @@ func IndexCases() []string {
 	return names
 }
 
+// What is done with the work of a trace, each time from empty ranks.
+const (
+	passApply   = "apply"   // all events; then memory and a collection
+	passMixed   = "mixed"   // events and queries in order
+	passLookup  = "lookup"  // the same, each query timed by itself
+	passBeside  = "beside"  // a reader beside a writer
+	passThreads = "threads" // two writers
+)
+
+// IndexPasses returns the names of what Index does with the work of a trace. Cases of
+// many ranks and of random victims have no concurrent passes.
+func IndexPasses() []string {
+	return []string{passApply, passMixed, passLookup, passBeside, passThreads}
+}
+
 // CheckIndexOptions returns what is wrong with the options, before anything long
 // is done.
 func CheckIndexOptions(o *IndexOptions) error {
@@ -78,6 +94,11 @@ func CheckIndexOptions(o *IndexOptions) error {
 	for _, name := range o.Cases {
 		if !slices.Contains(IndexCases(), name) {
 			return fmt.Errorf("no case is named %q; there are %s", name, strings.Join(IndexCases(), ", "))
+		}
+	}
+	for _, name := range o.Passes {
+		if !slices.Contains(IndexPasses(), name) {
+			return fmt.Errorf("no pass is named %q; there are %s", name, strings.Join(IndexPasses(), ", "))
 		}
 	}
 	return nil
@@ -141,7 +162,16 @@ func replayCase(work func(context.Context, *IndexOptions, int, int) (*corpus.Cor
 			c = shuffleVictims(c, o.Seed)
 			about += "; each event's removals in random order"
 		}
-		m := &replayMeasure{c: c, totals: t, quick: shuffled || ranks > 128}
+		m := &replayMeasure{c: c, totals: t, passes: o.Passes}
+		if len(m.passes) == 0 {
+			m.passes = IndexPasses()
+		}
+		if shuffled || ranks > 128 {
+			m.passes = slices.DeleteFunc(slices.Clone(m.passes), func(p string) bool { return p == passBeside || p == passThreads })
+			if len(m.passes) == 0 {
+				return "", 0, nil, errors.New("it has no concurrent passes, and no others were asked for; ask for " + passApply)
+			}
+		}
 		for i := range c.Ops {
 			if c.Ops[i].Kind == corpus.Query {
 				m.queries = append(m.queries, uint32(i))
@@ -165,7 +195,7 @@ type replayMeasure struct {
 	c       *corpus.Corpus
 	totals  corpus.Totals
 	queries []uint32
-	quick   bool // no concurrent passes
+	passes  []string
 	rec     recorder
 
 	checksum uint64
@@ -174,16 +204,38 @@ type replayMeasure struct {
 
 func (m *replayMeasure) measure(s *subject) ([]metric, error) {
 	var out []metric
-	rate := func(name, unit string, n int64, took time.Duration) {
-		out = append(out, metric{name, unit, true, float64(n) / took.Seconds()})
+	for _, p := range []struct {
+		name    string
+		writers int
+		measure func(*subject) ([]metric, error)
+	}{
+		{passApply, 1, m.apply}, {passMixed, 1, m.mixed}, {passLookup, 1, m.lookup}, {passBeside, 1, m.beside}, {passThreads, 2, m.threads},
+	} {
+		if p.writers > len(s.writers) || !slices.Contains(m.passes, p.name) {
+			continue
+		}
+		s.attach(p.writers)
+		metrics, err := p.measure(s)
+		s.detach()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, metrics...)
 	}
-	quantiles := func(name string) {
-		m.rec.sort()
-		out = append(out, metric{name + " p50", "ns", false, m.rec.quantile(0.5)},
-			metric{name + " p99", "ns", false, m.rec.quantile(0.99)})
-	}
+	return out, nil
+}
 
-	s.attach(1)
+func rate(name, unit string, n int64, took time.Duration) metric {
+	return metric{name, unit, true, float64(n) / took.Seconds()}
+}
+
+// quantiles returns those of the recorded times.
+func (m *replayMeasure) quantiles(name string) []metric {
+	m.rec.sort()
+	return []metric{{name + " p50", "ns", false, m.rec.quantile(0.5)}, {name + " p99", "ns", false, m.rec.quantile(0.99)}}
+}
+
+func (m *replayMeasure) apply(s *subject) ([]metric, error) {
 	before := mallocs()
 	start := time.Now()
 	blocks, sum := s.apply(m.c, 0)
@@ -192,24 +244,23 @@ func (m *replayMeasure) measure(s *subject) ([]metric, error) {
 	if err := expect(s.name, sum, &m.totals); err != nil {
 		return nil, err
 	}
-	rate("apply", "blocks/s", blocks, took)
-	out = append(out, metric{"allocations", "per event", false, float64(allocated) / float64(m.totals.Events())})
+	out := []metric{rate("apply", "blocks/s", blocks, took), {"allocations", "per event", false, float64(allocated) / float64(m.totals.Events())}}
 	if full, measured := s.bytes(); measured && s.pairs() > 0 {
 		out = append(out, metric{"memory", "bytes per resident pair", false, float64(full) / float64(s.pairs())},
 			metric{"memory of an empty rank", "bytes", false, s.rankBytes})
 	}
 	start = time.Now()
 	runtime.GC()
-	out = append(out, metric{"collection", "ms", false, time.Since(start).Seconds() * 1e3})
-	s.detach()
+	return append(out, metric{"collection", "ms", false, time.Since(start).Seconds() * 1e3}), nil
+}
 
-	s.attach(1)
-	start = time.Now()
+func (m *replayMeasure) mixed(s *subject) ([]metric, error) {
+	start := time.Now()
 	s.mixed(m.c, nil)
-	rate("mixed", "block-ops/s", m.totals.BlockOps(), time.Since(start))
-	s.detach()
+	return []metric{rate("mixed", "block-ops/s", m.totals.BlockOps(), time.Since(start))}, nil
+}
 
-	s.attach(1)
+func (m *replayMeasure) lookup(s *subject) ([]metric, error) {
 	m.rec.reset()
 	s.mixed(m.c, &m.rec)
 	if m.answered == "" {
@@ -217,27 +268,19 @@ func (m *replayMeasure) measure(s *subject) ([]metric, error) {
 	} else if m.rec.checksum != m.checksum {
 		return nil, fmt.Errorf("its answers differ from those of %s", m.answered)
 	}
-	quantiles("lookup")
-	s.detach()
-	if m.quick {
-		return out, nil
-	}
+	return m.quantiles("lookup"), nil
+}
 
-	s.attach(1)
+func (m *replayMeasure) beside(s *subject) ([]metric, error) {
 	m.rec.reset()
-	blocks, took = s.together(m.c, m.queries, &m.rec)
-	rate("apply beside a reader", "blocks/s", blocks, took)
-	rate("lookups beside a writer", "1/s", int64(len(m.rec.times)), took)
-	quantiles("lookup beside a writer")
-	s.detach()
+	blocks, took := s.together(m.c, m.queries, &m.rec)
+	out := []metric{rate("apply beside a reader", "blocks/s", blocks, took), rate("lookups beside a writer", "1/s", int64(len(m.rec.times)), took)}
+	return append(out, m.quantiles("lookup beside a writer")...), nil
+}
 
-	if len(s.writers) > 1 {
-		s.attach(2)
-		blocks, took = s.applyAll(m.c)
-		rate("apply on 2 threads", "blocks/s", blocks, took)
-		s.detach()
-	}
-	return out, nil
+func (m *replayMeasure) threads(s *subject) ([]metric, error) {
+	blocks, took := s.applyAll(m.c)
+	return []metric{rate("apply on 2 threads", "blocks/s", blocks, took)}, nil
 }
 
 func mallocs() uint64 {

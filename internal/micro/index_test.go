@@ -149,6 +149,7 @@ func TestCheckIndexOptions(t *testing.T) {
 		"a null index":      func(o *IndexOptions) { o.Indexes = append(o.Indexes, noop.Factory()) },
 		"no round":          func(o *IndexOptions) { o.Rounds = 0 },
 		"a case without it": func(o *IndexOptions) { o.Cases = []string{"x2"} },
+		"no such pass":      func(o *IndexOptions) { o.Passes = []string{"apply", "look"} },
 	} {
 		o := options(t)
 		spoil(o)
@@ -158,6 +159,28 @@ func TestCheckIndexOptions(t *testing.T) {
 	}
 	if err := CheckIndexOptions(options(t, IndexCases()...)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestIndexPasses(t *testing.T) {
+	o := options(t, "x1")
+	o.Indexes, o.Rounds = o.Indexes[:1], 1
+	o.Passes = []string{"beside", "mixed"}
+	r, err := Index(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range r.Series {
+		got = append(got, s.Metric)
+	}
+	want := []string{"mixed", "apply beside a reader", "lookups beside a writer", "lookup beside a writer p50", "lookup beside a writer p99"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the metrics are %q, want %q", got, want)
+	}
+	o.Cases, o.Passes, o.GPUBlocks = []string{"1024-ranks"}, []string{"beside"}, 1<<20
+	if _, err := Index(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no concurrent passes") {
+		t.Errorf("a case without the pass: %v", err)
 	}
 }
 

@@ -41,9 +41,7 @@ give the same answers. The default trace is the embedded conversation-small.
 Cases:
   x1, x20          1 or 20 copies of the trace on 128 ranks that are nothing but
                    LRU caches: one Stored and one Removed event for a request,
-                   four blocks for an id. Events alone, events and queries in
-                   order, lookups timed one by one, a writer beside a reader, two
-                   writers, memory, collection
+                   four blocks for an id
   random-victims   x20 with the removals of each event in random order
   1024-ranks, 10000-ranks
                    20 copies on more ranks
@@ -55,7 +53,15 @@ Cases:
   held-by-128, held-by-1024, held-by-10000
                    lookups of a prompt that all ranks hold
 
-The full set on a large trace takes many minutes; --case and --index narrow it.`,
+With the work of a trace, each from empty ranks:
+  apply            events alone; then memory, allocations and a collection
+  mixed            events and queries in order
+  lookup           the same with each lookup timed, and the answers compared
+  beside           a writer beside a reader (not with many ranks)
+  threads          two writers (not with many ranks)
+
+The full set on a large trace takes many minutes; --case, --pass and --index
+narrow it.`,
 		Example: `  kvbench micro index --index flat,reference --case x1
   kvbench micro index trace.jsonl --index runs,radix --base radix --rounds 7 --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -116,6 +122,7 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 	fl := cmd.Flags()
 	fl.StringSliceVar(&names, "index", nil, "indexes to measure (default: all but reference and noop)")
 	fl.StringSliceVar(&o.Cases, "case", nil, "cases to run (default: all)")
+	fl.StringSliceVar(&o.Passes, "pass", nil, "what to do with the work of a trace: apply, mixed, lookup, beside, threads (default: all)")
 	fl.StringVar(&base, "base", "", "index that the ratios are to (default: the last)")
 	fl.IntVar(&o.Rounds, "rounds", 7, "measured rounds; one more is discarded")
 	fl.IntVar(&o.BlockSize, "block-size", 128, "tokens of a block of the mock engines")
@@ -125,5 +132,6 @@ The full set on a large trace takes many minutes; --case and --index narrow it.`
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
 	_ = cmd.RegisterFlagCompletionFunc("base", a.completeIndex)
 	_ = cmd.RegisterFlagCompletionFunc("case", fixed(micro.IndexCases()...))
+	_ = cmd.RegisterFlagCompletionFunc("pass", fixed(micro.IndexPasses()...))
 	return cmd
 }
