@@ -134,6 +134,9 @@ func (e *Experiment) Analyse(o AnalyseOptions) (*Analysis, error) {
 	if len(o.Ratios) == 0 {
 		o.Ratios = m.Ratios
 	}
+	if len(o.Ratios) == 0 && m.Control != "" { // the base alone
+		o.Ratios = []Ratio{{Of: m.Control, To: m.Base}}
+	}
 	for _, r := range o.Ratios {
 		if err := checkRatio(r, m.names()); err != nil {
 			return nil, err
@@ -588,7 +591,8 @@ func countText(counts map[string]int) string {
 func (s *sample) machineWarnings(add func(name, format string, args ...any)) {
 	e := s.e
 	var pressures []float64
-	trials, restless := 0, 0
+	trials, restless, unknown := 0, 0, 0
+	left := map[string]int{} // processes, by variant
 	lastPressure := math.NaN()
 	happened := map[string]int{}
 	shared := false
@@ -598,7 +602,14 @@ func (s *sample) machineWarnings(add func(name, format string, args ...any)) {
 			continue
 		}
 		trials++
-		if !t.Quiet.Reached {
+		if t.LeftBehind > 0 {
+			left[t.Variant] += t.LeftBehind
+		}
+		switch {
+		case t.Quiet.Reached:
+		case t.Quiet.Pressure < 0:
+			unknown++
+		default:
 			restless++
 			lastPressure = t.Quiet.Pressure
 		}
@@ -612,9 +623,15 @@ func (s *sample) machineWarnings(add func(name, format string, args ...any)) {
 	for _, v := range e.Manifest.Variants {
 		shared = shared || s.shared(v.Name) != "CPUs of their own"
 	}
+	if unknown > 0 {
+		add("quiet-unknown", "before %d of %d trials nobody could tell whether the machine was quiet: the system does not say how long threads wait for a CPU", unknown, trials)
+	}
+	if len(left) > 0 {
+		add("left-behind", "trials left processes behind, which were ended: %s", countText(left))
+	}
 	if restless > 0 {
 		add("not-quiet", "%d of %d trials began on a machine that did not become quiet within %v (CPU pressure %.0f%% at the last of them)",
-			restless, trials, e.Manifest.Rules.QuietLimit, 100*max(0, lastPressure))
+			restless, trials, e.Manifest.Rules.QuietLimit, 100*lastPressure)
 	}
 	if median := stats.Median(pressures); median > pressureDoubtful {
 		own := ""

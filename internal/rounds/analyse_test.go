@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -494,5 +495,88 @@ func TestRatioNotes(t *testing.T) {
 	}
 	if once("noise floor, x/base: 1.0003") || once("a/base: no result: none kept up") {
 		t.Error("what belongs to one metric is said for all")
+	}
+}
+
+// TestBaseAlone: an A/A of one variant is all that there is to print.
+func TestBaseAlone(t *testing.T) {
+	p := fakePlan(t, 6, fake(t, "base", ""))
+	p.AA = true
+	e := create(t, p)
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	a, err := e.Analyse(AnalyseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []Format{Text, Markdown, CSV} {
+		var b strings.Builder
+		if err := a.Write(&b, f); err != nil || !strings.Contains(b.String(), "base-aa") {
+			t.Errorf("%s: %v\n%s", f, err, b.String())
+		}
+	}
+	if a.RatioSoFar() == "" || len(a.Unmeasurable()) > 0 {
+		t.Errorf("%q, %q", a.RatioSoFar(), a.Unmeasurable())
+	}
+}
+
+// TestQuietUnknown: where the system says nothing of pressure, neither does a
+// warning.
+func TestQuietUnknown(t *testing.T) {
+	p := fakePlan(t, 1, fake(t, "a", ""), fake(t, "b", ""))
+	e := create(t, p)
+	if err := run(t, e); err != nil {
+		t.Fatal(err)
+	}
+	for i := range e.Trials {
+		e.Trials[i].Quiet = Quiet{Pressure: -1}
+	}
+	a, err := e.Analyse(AnalyseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, w := range a.Warnings {
+		names = append(names, w.Name)
+	}
+	if !slices.Contains(names, "quiet-unknown") || slices.Contains(names, "not-quiet") {
+		t.Errorf("%q", names)
+	}
+}
+
+// TestPilot: a pilot has as many rounds as are asked for, also when it has been run
+// before, and the experiment waits meanwhile.
+func TestPilot(t *testing.T) {
+	skipIfSlow(t)
+	p := fakePlan(t, 2, fake(t, "a", ""), fake(t, "b", ""))
+	e := create(t, p)
+	for _, rounds := range []int{6, 8, 6} {
+		free := 0
+		pilot, err := e.Pilot(context.Background(), rounds, RunOptions{QuickHost: true, Progress: func(Status) {
+			if lock, err := e.lock(); err == nil {
+				free++
+				_ = lock.Close()
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pilot.Rounds() < rounds || !pilot.Done() || free > 0 || e.measured() {
+			t.Errorf("%d rounds were asked for: %d, done %v; %d times the experiment could have been run", rounds, pilot.Rounds(), pilot.Done(), free)
+		}
+		if rounds == 8 && pilot.Rounds() != 8 {
+			t.Errorf("%d rounds", pilot.Rounds())
+		}
+		a, err := pilot.Analyse(AnalyseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := a.Forecasts(20, 0.01); len(f) == 0 || f[0].Pairs != pilot.Rounds() { // a fake has no noise
+			t.Errorf("%+v", f)
+		}
+	}
+	if err := run(t, e); err != nil {
+		t.Error(err)
 	}
 }

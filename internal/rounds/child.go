@@ -1,12 +1,15 @@
 package rounds
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +27,9 @@ type process struct {
 	lock *os.File // inherited, so that the folder stays locked while the child lives
 	time time.Duration
 	cpus pinning
+	// adopt says that this process inherits what the child leaves behind, and has
+	// no other children.
+	adopt bool
 }
 
 // outcome is how a child ended.
@@ -33,14 +39,15 @@ type outcome struct {
 	state       *os.ProcessState
 	timedOut    bool
 	interrupted bool // ctx ended while it ran
+	leftBehind  int  // processes that outlived it outside of its process group, and were ended
 	output      string
 }
 
 // killDelay is the time between asking a child to end and ending it.
 const killDelay = 5 * time.Second
 
-// run starts the child and waits for it and all that it started in its process
-// group. The calling thread sleeps meanwhile. An error means that the child could
+// run starts the child and waits for it, and ends all that it started and left in its
+// process group, or anywhere if p adopts. The calling thread sleeps meanwhile. An error means that the child could
 // not be started or waited for; how it ended is in the outcome.
 func (p *process) run(ctx context.Context) (o outcome, err error) {
 	// Two things belong to the thread and not to the process: the CPUs that a
@@ -83,6 +90,10 @@ func (p *process) run(ctx context.Context) (o outcome, err error) {
 	}
 	stop := func(why *bool) {
 		mu.Lock()
+		if ended { // in time
+			mu.Unlock()
+			return
+		}
 		*why = true
 		mu.Unlock()
 		signal(unix.SIGTERM)
@@ -101,6 +112,9 @@ func (p *process) run(ctx context.Context) (o outcome, err error) {
 	_ = unix.Kill(group, unix.SIGKILL)
 	ended = true
 	mu.Unlock()
+	if p.adopt && waitErr == nil {
+		o.leftBehind, waitErr = endAdopted(cmd.Process.Pid)
+	}
 	err = cmd.Wait()
 	o.state = cmd.ProcessState
 	o.output = out.String()
@@ -121,6 +135,83 @@ func waitUnreaped(pid int) error {
 			return err
 		}
 	}
+}
+
+// adopting makes this process the parent of what its children leave behind, until
+// the function that it returns is called. It is no right of a process that something
+// else needs it to be.
+func adopting() (restore func(), err error) {
+	set := func(on uintptr) error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) }
+	if err := set(1); err != nil {
+		return nil, fmt.Errorf("adopt what trials leave behind: %w", err)
+	}
+	return func() { _ = set(0) }, nil
+}
+
+// patience is how long it may take until a process is gone that was ended.
+const patience = 5 * time.Second
+
+// endAdopted ends all children of this process but one that has ended, and theirs. It
+// counts those outside of that one's process group. A process that stays all the same,
+// as in a system call that hangs, is an error: it would disturb what comes.
+func endAdopted(leader int) (n int, err error) {
+	seen := map[int]bool{}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		list, err := children()
+		if err != nil {
+			return n, err
+		}
+		list = slices.DeleteFunc(list, func(c relative) bool { return c.pid == leader })
+		if len(list) == 0 {
+			return n, nil
+		}
+		if time.Since(began) > patience {
+			return n, fmt.Errorf("process %d, which a trial left behind, cannot be ended", list[0].pid)
+		}
+		for _, c := range list {
+			if !seen[c.pid] && !c.dead && c.group != leader {
+				n++
+			}
+			seen[c.pid] = true
+			// It is not reaped, so that the number is not another's.
+			_ = unix.Kill(c.pid, unix.SIGKILL)
+			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// relative is a child of this process, or one that it adopted.
+type relative struct {
+	pid, group int
+	dead       bool // and not reaped
+}
+
+// children lists those of this process.
+func children() ([]relative, error) {
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	me := os.Getpid()
+	var out []relative
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile("/proc/" + d.Name() + "/stat")
+		if err != nil {
+			continue // it is gone
+		}
+		c, parent := relative{pid: pid}, 0
+		var state string
+		// The name before the last parenthesis may hold anything.
+		if _, err := fmt.Sscan(string(b[bytes.LastIndexByte(b, ')')+1:]), &state, &parent, &c.group); err == nil && parent == me {
+			c.dead = state == "Z"
+			out = append(out, c)
+		}
+	}
+	return out, nil
 }
 
 // usage returns what the system says a child used.

@@ -362,7 +362,7 @@ func (e *Experiment) makeFolder() error {
 		return err
 	}
 	for _, x := range entries {
-		if !slices.Contains([]string{manifestName, journalName, lockName, corpusName, trialFolder, pilotFolder}, x.Name()) && !strings.HasPrefix(x.Name(), ".") {
+		if !slices.Contains([]string{manifestName, journalName, packedName, lockName, corpusName, trialFolder, pilotFolder}, x.Name()) && !strings.HasPrefix(x.Name(), ".") {
 			return fmt.Errorf("%s is not empty and %s in it is no part of an experiment; name a folder of its own", e.Dir, x.Name())
 		}
 	}
@@ -374,7 +374,7 @@ func (e *Experiment) mayBegin() error {
 	old, err := Open(e.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return e.noTrials()
 	case err != nil:
 		return fmt.Errorf("%w, but it cannot be read: %w", ErrExists, err)
 	}
@@ -383,6 +383,26 @@ func (e *Experiment) mayBegin() error {
 	}
 	// A pilot is of the experiment that is replaced.
 	return errors.Join(os.RemoveAll(e.path(pilotFolder)), os.Remove(e.path(manifestName)))
+}
+
+// noTrials finds trials in a journal whose manifest was lost: a new experiment would
+// overwrite them. Killed between the two, mayBegin leaves a journal without any.
+func (e *Experiment) noTrials() error {
+	path, b, err := unpackJournal(e.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var entries []entry
+	if err == nil {
+		entries, _, err = decodeJournal(b)
+	}
+	if err == nil && !slices.ContainsFunc(entries, func(x entry) bool { return x.Trial != nil && x.Trial.Round > 0 }) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s holds a journal without its %s, and it cannot be read (%w); restore that file, or name another folder", path, manifestName, err)
+	}
+	return fmt.Errorf("%s holds trials, but its %s is missing; restore that file, or name another folder", path, manifestName)
 }
 
 // lock takes the folder, so that two processes cannot run one experiment. The lock
@@ -422,6 +442,9 @@ func (e *Experiment) withJournal(f func(j *journalWriter, lock *os.File) error) 
 		return err
 	}
 	j, err := openJournal(e.path(journalName), e.good)
+	if errors.Is(err, fs.ErrNotExist) { // it was read a moment ago
+		return fmt.Errorf("%s: the journal is packed as %s; unpack it to go on", e.Dir, packedName)
+	}
 	if err != nil {
 		return err
 	}
@@ -511,7 +534,7 @@ func (e *Experiment) CheckSame(plan *Plan) error {
 		return err
 	}
 	if len(differences) > 0 {
-		m.nameFiles(differences)
+		m.explain(differences, now)
 		return &ChangedError{Dir: e.Dir, Differences: differences}
 	}
 	return nil

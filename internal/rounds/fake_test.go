@@ -100,6 +100,21 @@ func fakeChild(args []string) int {
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		_ = cmd.Start()
 		_ = os.WriteFile(*state, []byte(fmt.Sprint(cmd.Process.Pid)), 0o666)
+	case *mode == "escape":
+		// Something left behind in a session of its own, which holds output and lock.
+		cmd := exec.Command("sleep", "3600")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "lock")}
+		_ = cmd.Start()
+		_ = os.WriteFile(*state, []byte(fmt.Sprint(cmd.Process.Pid)), 0o666)
+	case *mode == "no-folder":
+		_ = os.RemoveAll(filepath.Dir(*out))
+		return 0
+	case *mode == "file":
+		_ = os.RemoveAll(filepath.Dir(*out))
+		_ = os.WriteFile(filepath.Dir(*out), nil, 0o666)
+		return 0
 	case *mode == "self-kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
@@ -117,7 +132,7 @@ func fakeChild(args []string) int {
 func fakeParent(dir string) int {
 	e, err := Open(dir)
 	if err == nil {
-		err = e.Run(context.Background(), RunOptions{QuickHost: true})
+		err = e.Run(context.Background(), RunOptions{QuickHost: true, Sole: true})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

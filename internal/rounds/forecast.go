@@ -16,18 +16,30 @@ import (
 const pilotFolder = "pilot"
 
 // Pilot runs an experiment of that many rounds that compares the base with itself,
-// in the folder of e and with its rules, or goes on with the one that is there.
-func (e *Experiment) Pilot(ctx context.Context, rounds int, o RunOptions) (*Experiment, error) {
+// in the folder of e and with its rules, or goes on with the one that is there. More
+// rounds than that one has are added to it; of more, none are left out.
+func (e *Experiment) Pilot(ctx context.Context, rounds int, o RunOptions) (p *Experiment, err error) {
 	if rounds < stats.MinValues {
 		return nil, fmt.Errorf("%d rounds say too little about noise; give at least %d", rounds, stats.MinValues)
 	}
+	// Neither may run beside the other.
+	lock, err := e.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	dir := e.path(pilotFolder)
-	p, err := Open(dir)
+	p, err = Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		p, err = e.beginPilot(dir, rounds)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pilot: %w", err)
+	}
+	if have := p.Rounds(); rounds > have {
+		if err := p.Extend(rounds, "more rounds of a pilot were asked for"); err != nil {
+			return nil, fmt.Errorf("pilot: %w", err)
+		}
 	}
 	if err := p.Run(ctx, o); err != nil {
 		return p, err

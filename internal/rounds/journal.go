@@ -31,6 +31,9 @@ type Trial struct {
 	Reasons []results.Reason `json:"reasons,omitempty"`
 	// Output is the end of what the process printed; only of a failed trial.
 	Output string `json:"output,omitempty"`
+	// LeftBehind counts processes of the trial that still ran when it had ended, as
+	// far as they were found and ended.
+	LeftBehind int `json:"left_behind,omitempty"`
 
 	Quiet    Quiet         `json:"quiet"`    // the wait before it
 	Usage    Usage         `json:"usage"`    // what the process and its children used
@@ -134,7 +137,9 @@ func decodeJournal(b []byte) (entries []entry, good int, err error) {
 			err = e.Trial.check()
 		}
 		if err != nil {
-			if last {
+			// Remains of a line are no JSON. What is may be the entry of another
+			// version, and is not to be thrown away.
+			if last && !json.Valid(line) {
 				return entries, good, nil
 			}
 			return entries, good, fmt.Errorf("line %d: not an entry of a journal: %w", number, err)

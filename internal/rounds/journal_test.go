@@ -123,13 +123,15 @@ func TestDamagedJournal(t *testing.T) {
 		lines [][]byte
 		want  string
 	}{
-		"garbage":   {[][]byte{lines[0], []byte("x\n"), lines[1]}, "line 2: not an entry"},
-		"empty":     {[][]byte{lines[0], []byte("\n"), lines[1]}, "line 2: not an entry"},
-		"nothing":   {[][]byte{lines[0], []byte("{}\n"), lines[1]}, "0 kinds of entries"},
-		"swapped":   {[][]byte{lines[0], lines[2], lines[1]}, "line 2: the trial is b in slot 1 of round 0 and the plan says a in slot 0 of round 0"},
-		"twice":     {[][]byte{lines[0], lines[1], lines[1], lines[2]}, "line 3: the trial is a"},
-		"too many":  {append(slices.Clone(lines[:5]), lines[1]), "the plan says that all is done"},
-		"no record": {[][]byte{[]byte(`{"time":"","trial":{"round":0,"slot":0,"variant":"a","attempt":1,"valid":true}}` + "\n"), lines[1]}, "a valid trial has no record"},
+		"garbage":  {[][]byte{lines[0], []byte("x\n"), lines[1]}, "line 2: not an entry"},
+		"empty":    {[][]byte{lines[0], []byte("\n"), lines[1]}, "line 2: not an entry"},
+		"nothing":  {[][]byte{lines[0], []byte("{}\n"), lines[1]}, "0 kinds of entries"},
+		"swapped":  {[][]byte{lines[0], lines[2], lines[1]}, "line 2: the trial is b in slot 1 of round 0 and the plan says a in slot 0 of round 0"},
+		"twice":    {[][]byte{lines[0], lines[1], lines[1], lines[2]}, "line 3: the trial is a"},
+		"too many": {append(slices.Clone(lines[:5]), lines[1]), "the plan says that all is done"},
+		// The last line is whole, so that nobody was killed while writing it.
+		"of another version": {[][]byte{lines[0], []byte(`{"time":"","pause":{}}` + "\n")}, "line 2: not an entry of a journal: it holds 0 kinds"},
+		"no record":          {[][]byte{[]byte(`{"time":"","trial":{"round":0,"slot":0,"variant":"a","attempt":1,"valid":true}}` + "\n"), lines[1]}, "a valid trial has no record"},
 	} {
 		part := &Experiment{Manifest: e.Manifest}
 		if err := part.load(bytes.Join(tc.lines, nil)); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -487,6 +488,7 @@ func checkRow(row []int, k int) error {
 // A Difference is one thing that is not as the manifest says.
 type Difference struct {
 	Field string // path in the manifest
+	What  string // the same in words; "": the field says enough
 	Was   string
 	Is    string
 }
@@ -501,7 +503,7 @@ func (e *ChangedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s was begun with other things, and trials before and after would not be comparable:", e.Dir)
 	for _, d := range e.Differences {
-		fmt.Fprintf(&b, "\n  %s: was %s, is %s", d.Field, d.Was, d.Is)
+		fmt.Fprintf(&b, "\n  %s: was %s, is %s", cmp.Or(d.What, d.Field), d.Was, d.Is)
 	}
 	b.WriteString("\nrestore what was, or begin another experiment in another folder")
 	return b.String()

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
 )
@@ -32,7 +34,10 @@ type RunOptions struct {
 	// Unlocked says why other measurements may run on the machine meanwhile; "":
 	// the caller sees to it that none does.
 	Unlocked string
-	Log      *slog.Logger // nil: none
+	// Sole says that this process has no other children meanwhile. Then what a trial
+	// leaves behind is ended even outside of the trial's process group.
+	Sole bool
+	Log  *slog.Logger // nil: none
 }
 
 // Status is how far an experiment is when a trial is about to start.
@@ -143,15 +148,19 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.cpus, err = place(m); err != nil {
 		return err
 	}
+	if r.o.Sole {
+		restore, err := adopting()
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
 	if err := r.remember(); err != nil {
 		return err
 	}
 	for i := range m.Variants {
 		f := frameOf(r.argv(&m.Variants[i]))
 		r.frame = frame{path: max(r.frame.path, f.path), args: max(r.frame.args, f.args), pointers: max(r.frame.pointers, f.pointers)}
-	}
-	if err := os.MkdirAll(r.e.path(trialFolder), 0o777); err != nil {
-		return err
 	}
 	if err := r.cpus.settle(); err != nil {
 		// Not worth failing: the parent sleeps while a child runs.
@@ -282,7 +291,7 @@ func (v *Entrant) program() File { return File{Path: v.Path, SHA256: v.SHA256} }
 func (r *runner) unchanged() error {
 	for _, v := range r.e.Manifest.Variants {
 		if sum, changed := r.changed(v.program()); changed {
-			return &ChangedError{Dir: r.e.Dir, Differences: []Difference{{Field: v.Path, Was: v.SHA256, Is: sum}}}
+			return &ChangedError{Dir: r.e.Dir, Differences: []Difference{{Field: v.Path, What: fmt.Sprintf("the program of variant %s, %s, SHA-256", v.Name, v.Path), Was: v.SHA256, Is: sum}}}
 		}
 	}
 	return nil
@@ -337,7 +346,7 @@ func (r *runner) trial(ctx context.Context, step Step) (*Trial, error) {
 		return nil, err
 	}
 	env := append(slices.Clone(m.Env), padding...)
-	p := process{path: path, argv: args, env: env, dir: m.Dir, lock: r.lock, time: m.Rules.TrialTimeout, cpus: r.cpus}
+	p := process{path: path, argv: args, env: env, dir: m.Dir, lock: r.lock, time: m.Rules.TrialTimeout, cpus: r.cpus, adopt: r.o.Sole}
 	before := host.ReadCounters()
 	o, err := p.run(ctx)
 	if err != nil {
@@ -351,6 +360,7 @@ func (r *runner) trial(ctx context.Context, step Step) (*Trial, error) {
 		Start: o.start.UTC().Format(time.RFC3339Nano), WallNS: int64(o.wall),
 		Exit: o.state.String(), Quiet: quiet, Usage: usage(o.state),
 		Counters: host.ReadCounters().Sub(before), Pointers: len(args) + len(env), Reasons: r.changedFiles(v),
+		LeftBehind: o.leftBehind,
 	}
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {
@@ -365,11 +375,12 @@ func (r *runner) trial(ctx context.Context, step Step) (*Trial, error) {
 	return t, emptyFolder(filepath.Dir(record))
 }
 
-// emptyFolder removes what a trial left in its folder.
+// emptyFolder removes what a trial left in its folder, and makes the folder where the
+// trial made something else of it.
 func emptyFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o777))
 	}
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
@@ -382,6 +393,9 @@ func emptyFolder(dir string) error {
 // readRecord reads what a trial wrote, unless it is larger than any record.
 func readRecord(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
+	if errors.Is(err, unix.ENOTDIR) {
+		err = fs.ErrNotExist // the trial made a file of its folder
+	}
 	if err != nil {
 		return nil, err
 	}

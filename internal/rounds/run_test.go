@@ -94,6 +94,8 @@ func TestBadChildren(t *testing.T) {
 		"nothing":   {"no_record", true},
 		"exit":      {"exit", false},
 		"self-kill": {"no_record", true},
+		"no-folder": {"no_record", true},
+		"file":      {"no_record", true},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -151,30 +153,64 @@ func TestStubbornChild(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what a child leaves behind does not disturb the next one.
+// TestLeftovers: what a child leaves behind does not disturb the next one, nor keep
+// the folder.
 func TestLeftovers(t *testing.T) {
-	state := filepath.Join(t.TempDir(), "pid")
-	e := create(t, fakePlan(t, 1, fake(t, "messy", "--mode daemon --state "+state)))
-	if err := run(t, e); err != nil {
-		t.Fatal(err)
+	for mode, left := range map[string]int{"daemon": 0, "escape": 1} {
+		t.Run(mode, func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "pid")
+			e := create(t, fakePlan(t, 1, fake(t, "messy", "--mode "+mode+" --state "+state)))
+			// A process without other children may end all that it finds.
+			if out, err := exec.Command(os.Args[0], "fake-parent", e.Dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			b, err := os.ReadFile(state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid, err := strconv.Atoi(string(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !gone(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Errorf("process %d still lives", pid)
+			}
+			if e, err = Open(e.Dir); err != nil {
+				t.Fatal(err)
+			}
+			if tr := e.Trials[1]; !tr.Valid || tr.LeftBehind != left {
+				t.Errorf("%+v", tr)
+			}
+			a, err := e.Analyse(AnalyseOptions{Ratios: []Ratio{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warned := slices.ContainsFunc(a.Warnings, func(w Warning) bool {
+				return strings.Contains(w.Text, "left processes behind, which were ended: messy 1")
+			}); warned != (left > 0) {
+				t.Errorf("%+v", a.Warnings)
+			}
+			lock, err := e.lock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = lock.Close()
+		})
 	}
-	b, err := os.ReadFile(state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(string(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// gone waits for the end of a process, which whoever adopted it may take a moment to
+// reap.
+func gone(pid int) bool {
 	for range 100 {
-		// Whoever adopts it may take a moment to reap it.
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
+			return true
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Errorf("process %d still lives", pid)
+	return false
 }
 
 // TestFailuresInARow: a variant that worked may fail now and then, not for good.
@@ -397,7 +433,7 @@ func TestChanged(t *testing.T) {
 	if err := e.CheckSame(fakePlan(t, 2, v)); err != nil {
 		t.Errorf("the same plan: %v", err)
 	}
-	for name, want := range map[string]string{"rounds": "rounds: was 2, is 3", "seed": "seed: was 7, is 8", "flags": "variants[0].args: was", "order": "order: was balanced, is random", "variants": "variants[1]"} {
+	for name, want := range map[string]string{"rounds": "rounds: was 2, is 3", "seed": "seed: was 7, is 8", "flags": "variant a, args: was", "order": "order: was balanced, is random", "variants": "variant b, name: was absent, is b", "environment": `environment: was without, is "ADDED=1"`, "gap": "rules.gap: was 0s, is 1s"} {
 		p := fakePlan(t, 2, v)
 		switch name {
 		case "rounds":
@@ -408,6 +444,10 @@ func TestChanged(t *testing.T) {
 			p.Variants[0].Args = append(p.Variants[0].Args, "--value", "5")
 		case "order":
 			p.Order = Random
+		case "environment":
+			p.Env = []string{"ADDED=1"}
+		case "gap":
+			p.Rules.Gap = time.Second
 		case "variants":
 			p.Variants = append(p.Variants, fake(t, "b", ""))
 		}
@@ -427,7 +467,7 @@ func TestChanged(t *testing.T) {
 	if !errors.As(err, &changed) || !strings.Contains(err.Error(), script) || len(e.Trials) != 1 {
 		t.Errorf("%v after %d trials", err, len(e.Trials))
 	}
-	if err := run(t, e); !errors.As(err, &changed) || !strings.Contains(err.Error(), "variants[0].sha256") {
+	if err := run(t, e); !errors.As(err, &changed) || !strings.Contains(err.Error(), "the program of variant a, "+script+", SHA-256: was "+e.Manifest.Variants[0].SHA256+", is ") {
 		t.Errorf("resumed: %v", err)
 	}
 	write("")
@@ -467,7 +507,7 @@ func TestChangedFiles(t *testing.T) {
 		write(name, "two")
 		for what, check := range map[string]func() error{"planned anew": func() error { return e.CheckSame(plan()) }, "resumed": func() error { return run(t, e) }} {
 			var changed *ChangedError
-			if err := check(); !errors.As(err, &changed) || !strings.Contains(err.Error(), "/"+name+"): was ") || len(e.Trials) > 0 {
+			if err := check(); !errors.As(err, &changed) || !strings.Contains(err.Error(), "/"+name+" that variant b names, SHA-256: was ") || len(e.Trials) > 0 {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
@@ -570,6 +610,26 @@ func TestCreateRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); !errors.Is(err, ErrExists) {
+		t.Errorf("%v", err)
+	}
+	// Not even if the manifest was lost, or the journal packed.
+	if err := os.Rename(e.path(manifestName), e.path(".lost")); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(e.path(journalName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); err == nil || !strings.Contains(err.Error(), "holds trials, but its manifest.json is missing") {
+		t.Errorf("%v", err)
+	}
+	if after, err := os.ReadFile(e.path(journalName)); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the journal was touched: %v", err)
+	}
+	if err := os.WriteFile(e.path(journalName), []byte("{\n{\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); err == nil || !strings.Contains(err.Error(), "cannot be read (line 1") {
 		t.Errorf("%v", err)
 	}
 	other := t.TempDir()

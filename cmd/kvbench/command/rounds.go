@@ -363,7 +363,7 @@ func (a *app) runRounds(cmd *cobra.Command, args []string, f *roundsFlags) error
 		return err
 	}
 	tell := terminal.Status(a.stderr, a.quiet || a.verbose)
-	o := rounds.RunOptions{RequireFit: f.requireFit, QuickHost: f.quickHost, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) {
+	o := rounds.RunOptions{Sole: true, RequireFit: f.requireFit, QuickHost: f.quickHost, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) {
 		tell(a.roundsProgress(exp, s))
 	}}
 	if f.margin > 0 {
