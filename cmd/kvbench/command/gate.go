@@ -211,7 +211,7 @@ func (a *app) runGate(cmd *cobra.Command, dir string, f *gateFlags) error {
 		}
 	}
 	tell := terminal.Status(a.stderr, a.quiet || a.verbose)
-	o.Run = rounds.RunOptions{Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) { tell(a.roundsProgress(exp, s)) }}
+	o.Run = rounds.RunOptions{Sole: true, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) { tell(a.roundsProgress(exp, s)) }}
 	r, err := gate.Experiment(cmd.Context(), exp, o)
 	if err != nil {
 		return roundsError(exp, dir, err)
@@ -340,7 +340,7 @@ func (a *app) gateSelfTest(cmd *cobra.Command, f *gateFlags) error {
 			return nil, err
 		}
 		tell := terminal.Status(a.stderr, a.quiet || a.verbose)
-		o := rounds.RunOptions{QuickHost: true, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) { tell(name + ": " + statusText(s)) }}
+		o := rounds.RunOptions{Sole: true, QuickHost: true, Unlocked: f.machine.missing(), Log: a.log(), Progress: func(s rounds.Status) { tell(name + ": " + statusText(s)) }}
 		err = exp.Run(ctx, o)
 		if errors.Is(err, rounds.ErrInterrupted) {
 			return nil, &codeError{exitInterrupted, errors.New("interrupted; a self-test keeps nothing")}
