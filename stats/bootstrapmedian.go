@@ -32,16 +32,21 @@ func BootstrapSE(values []float64) float64 {
 		return math.NaN()
 	}
 	atoms := medianAtoms(x)
-	// From one of the values, so that equal ones give 0 whatever rounding.
+	// From one of the values, so that equal ones give 0 whatever rounding; and as a
+	// share of the range, whose square may be too large or too small for a number.
+	span := x[len(x)-1]/2 - x[0]/2
+	if span == 0 {
+		return 0
+	}
 	var mean, square float64
 	for _, a := range atoms {
-		mean += a.p * (a.value - x[0])
+		mean += a.p * (a.value/2 - x[0]/2) / span
 	}
 	for _, a := range atoms {
-		d := a.value - x[0] - mean
+		d := (a.value/2-x[0]/2)/span - mean
 		square += a.p * d * d
 	}
-	return math.Sqrt(square)
+	return min(2*span*math.Sqrt(square), math.MaxFloat64)
 }
 
 // atom is a value that the median of a resample takes with probability p.

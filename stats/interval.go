@@ -69,6 +69,7 @@ const (
 	OrderUnknown    Reason = "order-unknown"        // no slots, or only one order was run
 	BadOptions      Reason = "bad-options"          // resamples or block length out of range
 	StatisticFailed Reason = "statistic-not-finite" // the statistic of a resample was NaN or infinite
+	EndTooLarge     Reason = "end-too-large"        // an end or the estimate is too large for a number
 )
 
 // Interval is a confidence interval, or the reason why there is none.
@@ -97,6 +98,21 @@ type Interval struct {
 
 // Ok says whether there is an interval.
 func (iv Interval) Ok() bool { return iv.Absent == "" }
+
+// bounded returns the interval, or that there is none if a figure of it is infinite,
+// as the exponential of a large logarithm is.
+func (iv Interval) bounded() Interval {
+	for _, v := range []float64{iv.Estimate, iv.Low, iv.High} {
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			reason := EndTooLarge
+			if !iv.Ok() {
+				reason = iv.Absent
+			}
+			return Interval{Method: iv.Method, N: iv.N, Level: iv.Level, Absent: reason}
+		}
+	}
+	return iv
+}
 
 // Contains says whether v lies within the interval, ends included. An absent
 // interval excludes nothing.
@@ -144,6 +160,8 @@ func (iv Interval) Explain() string {
 		return "the number of resamples or the length of a block is out of range"
 	case StatisticFailed:
 		return "the statistic of a resample is not a finite number"
+	case EndTooLarge:
+		return "an end of the interval is too large for a number"
 	}
 	return string(iv.Absent)
 }
@@ -157,6 +175,11 @@ func Median(values []float64) float64 {
 	m, err := stats.Median(values)
 	if err != nil { // no values
 		return math.NaN()
+	}
+	if math.IsInf(m, 0) {
+		// The sum of two large values is not finite, their mean is.
+		x := slices.Sorted(slices.Values(values))
+		return x[(len(x)-1)/2]/2 + x[len(x)/2]/2
 	}
 	return m
 }

@@ -81,7 +81,7 @@ func (p Procedure) logs(x []float64) Interval {
 		if iv.Ok() {
 			iv.Low, iv.High = math.Exp(walsh[p.rank-1]), math.Exp(walsh[len(walsh)-p.rank])
 		}
-		return iv
+		return iv.bounded()
 	case MethodLogT:
 		centre = stat.Mean(x, nil)
 		if n > 1 {
@@ -102,7 +102,7 @@ func (p Procedure) logs(x []float64) Interval {
 	if iv.Ok() {
 		iv.Low, iv.High = math.Exp(centre-half), math.Exp(centre+half)
 	}
-	return iv
+	return iv.bounded()
 }
 
 // walshMeans returns the sorted means of any two values and of each with itself.

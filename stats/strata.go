@@ -82,5 +82,5 @@ func Stratified(p Pairs, level float64) Interval {
 	half := studentT(level, float64(s.n-2)) * s.standardError() / 2
 	iv.Estimate, iv.Low, iv.High = math.Exp(mean), math.Exp(mean-half), math.Exp(mean+half)
 	iv.TrueLevel, iv.Basis = level, Normal
-	return iv
+	return iv.bounded()
 }

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -37,7 +38,7 @@ func Summarize(values []float64, level float64) (Summary, error) {
 	case !(level > 0 && level < 1):
 		return Summary{}, fmt.Errorf("confidence %g: give a share between 0 and 1, such as 0.95", level)
 	case len(values) == 0:
-		return Summary{}, fmt.Errorf("there are no numbers")
+		return Summary{}, errors.New("there are no numbers; give at least one")
 	}
 	s := Summary{N: len(values), Median: Median(values), Min: math.Inf(1), Max: math.Inf(-1), Warnings: SampleWarnings(values, level)}
 	for i, v := range values {

@@ -62,8 +62,8 @@ func Unpaired(x, y []float64, level float64) Interval {
 	}
 	slices.Sort(shifts)
 	iv.Estimate = math.Exp(Median(shifts))
-	if !iv.Ok() {
-		return iv
+	if !iv.Ok() || math.IsInf(iv.Estimate, 0) {
+		return iv.bounded()
 	}
 	rank, trueLevel := shiftRank(len(x), len(y), level)
 	if rank == 0 {
@@ -72,7 +72,7 @@ func Unpaired(x, y []float64, level float64) Interval {
 	}
 	iv.Low, iv.High = math.Exp(shifts[rank-1]), math.Exp(shifts[len(shifts)-rank])
 	iv.TrueLevel, iv.Basis = trueLevel, SameForm
-	return iv
+	return iv.bounded()
 }
 
 // shiftRank returns the rank of the difference that is the lower end, 0 if no rank

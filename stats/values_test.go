@@ -3,8 +3,11 @@ package stats
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 func TestMedian(t *testing.T) {
@@ -94,6 +97,69 @@ func TestOddValues(t *testing.T) {
 		if se := BootstrapSE(x); !math.IsNaN(se) {
 			t.Errorf("standard error %g of %d values", se, len(x))
 		}
+	}
+}
+
+// TestExtremesAreNumbers: whatever finite values are given, what comes out can be
+// written as JSON: no figure is infinite, and an interval that would be is absent.
+func TestExtremesAreNumbers(t *testing.T) {
+	for _, x := range [][]float64{
+		{1e307, 1.5e307, 1.9e307, 1e307, 1.3e307, 1.8e307, 1.7e308},
+		{math.MaxFloat64, math.MaxFloat64, math.MaxFloat64, math.MaxFloat64, math.MaxFloat64, math.MaxFloat64},
+		{-math.MaxFloat64, math.MaxFloat64, 1, 2, 3, 4, 5, 6, 7, 8},
+		{5e-324, math.MaxFloat64, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+		{5e-324, math.MaxFloat64, 5e-324, math.MaxFloat64, 5e-324, math.MaxFloat64, 5e-324, math.MaxFloat64, 5e-324, math.MaxFloat64},
+		{0, 1e300, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+		{1e-300, 2e-305, 1e-303, 3e-301, 1e-302, 4e-300, 5e-304},
+		{math.MaxFloat64, -math.MaxFloat64}, {math.MaxFloat64}, {5e-324, 5e-324},
+	} {
+		s, err := Summarize(x, 0.95)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(s); err != nil {
+			t.Errorf("%v: %v", x, err)
+		}
+		for _, iv := range s.Intervals {
+			if iv.Ok() && iv.Low > iv.High {
+				t.Errorf("%v: %+v", x, iv)
+			}
+		}
+		if m := Median(x); math.IsInf(m, 0) || m < slices.Min(x) || m > slices.Max(x) {
+			t.Errorf("median of %v is %g", x, m)
+		}
+		p := Pairs{}
+		for i, v := range x {
+			p.Kept = append(p.Kept, PairOfRound{Round: i, X: math.Abs(v), Y: 1, XSlot: i % 2, YSlot: 1 - i%2})
+		}
+		if _, err := json.Marshal(Compare(p, 0.95)); err != nil {
+			t.Errorf("pairs of %v: %v", x, err)
+		}
+		if _, err := json.Marshal(Unpaired(x, x, 0.95)); err != nil {
+			t.Errorf("unpaired %v: %v", x, err)
+		}
+	}
+	// The standard error of far smaller and far larger values is that of others, scaled.
+	plain := BootstrapSE([]float64{1, 2, 4, 8, 16, 32})
+	for _, scale := range []float64{1e-300, 1e300} {
+		x := []float64{1 * scale, 2 * scale, 4 * scale, 8 * scale, 16 * scale, 32 * scale}
+		if se := BootstrapSE(x) / scale; math.Abs(se-plain) > 1e-12*plain {
+			t.Errorf("standard error %g at a scale of %g, %g at 1", se, scale, plain)
+		}
+	}
+	if why := (Interval{Absent: EndTooLarge}).Explain(); !strings.Contains(why, "too large") {
+		t.Error(why)
+	}
+}
+
+func TestStudentT(t *testing.T) {
+	// Quantiles by R 4.2.2 and scipy 1.17.1, which agree to all these digits.
+	for degrees, want := range map[float64]float64{5: 2.570581835636314, 6: 2.446911851144979, 8: 2.306004135204166, 19: 2.093024054408308} {
+		near(t, "quantile of Student's t", studentT(0.95, degrees), want)
+	}
+	for _, c := range []struct{ level, degrees float64 }{{0.01, 1}, {0.5, 2}, {0.999999, 1}, {0.9818, 5000}} {
+		q := studentT(c.level, c.degrees)
+		near(t, "level of the quantile", 1-2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: c.degrees}.Survival(q), c.level)
 	}
 }
 

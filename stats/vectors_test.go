@@ -10,7 +10,9 @@ import (
 )
 
 // vector is a data set with intervals computed elsewhere: by rational arithmetic
-// and enumeration of all resamples, and by R (wilcox.test, t.test, quantileCI).
+// and enumeration of all resamples, and by R (wilcox.test, t.test, quantileCI). Ends of
+// the t intervals are those of quantiles of Student's t to all digits: older versions of
+// scipy have nine of them, which moves an end in its eleventh digit; see TestStudentT.
 type vector struct {
 	Name           string     `json:"name"`
 	Values         []float64  `json:"values"`

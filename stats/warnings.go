@@ -69,10 +69,16 @@ func collect(p Pairs, level float64, finders ...func(Pairs, float64) (Warning, b
 	w := []Warning{} // a list in JSON even if there are none
 	for _, find := range finders {
 		if found, ok := find(p, level); ok {
+			found.Figure, found.Limit = finite(found.Figure), finite(found.Limit)
 			w = append(w, found)
 		}
 	}
 	return w
+}
+
+// finite returns the largest number in place of an infinite one, which JSON has not.
+func finite(v float64) float64 {
+	return min(max(v, -math.MaxFloat64), math.MaxFloat64)
 }
 
 func fewPairs(p Pairs, level float64) (Warning, bool) {
