@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -20,8 +21,11 @@ func (a *app) stats() *cobra.Command {
 	return cmd
 }
 
+// errNoLevel refuses levels that no interval has.
+var errNoLevel = errors.New("--confidence must lie between 0% and 100%, such as 95%")
+
 func (a *app) statsInterval() *cobra.Command {
-	var confidence float64
+	confidence := percent(0.95)
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "interval < NUMBERS",
@@ -30,16 +34,19 @@ func (a *app) statsInterval() *cobra.Command {
 every interval that kvbench knows, each with the level that it truly has. Numbers
 are separated by spaces or line ends, in the order in which they were measured;
 what follows a # is left out.`,
-		Example: "  kvbench stats interval < ratios.txt\n  kvbench stats interval --confidence 0.99 --json < ratios.txt",
+		Example: "  kvbench stats interval < ratios.txt\n  kvbench stats interval --confidence 99% --json < ratios.txt",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if confidence <= 0 || confidence >= 1 {
+				return errNoLevel
+			}
 			values, err := stats.ReadNumbers(cmd.InOrStdin())
 			if err != nil {
 				return fmt.Errorf("standard input, %w", err)
 			}
-			s, err := stats.Summarize(values, confidence)
+			s, err := stats.Summarize(values, float64(confidence))
 			if err != nil {
-				return err
+				return fmt.Errorf("standard input: %w", err)
 			}
 			if asJSON {
 				return a.printJSON(s)
@@ -47,13 +54,14 @@ what follows a # is left out.`,
 			return s.WriteText(a.stdout)
 		},
 	}
-	cmd.Flags().Float64Var(&confidence, "confidence", 0.95, "level of the intervals, a share between 0 and 1")
+	cmd.Flags().Var(&confidence, "confidence", "level of the intervals")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
 func (a *app) statsCoverage() *cobra.Command {
 	var study coverage.Study
+	confidence := percent(0.95)
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "coverage",
@@ -63,6 +71,10 @@ how often each interval covers it. The same seed gives the same table.`,
 		Example: "  kvbench stats coverage --datasets 2000 --n 9,20",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if confidence <= 0 || confidence >= 1 {
+				return errNoLevel
+			}
+			study.Level = float64(confidence)
 			progress := a.progress()
 			defer progress.Done()
 			progress.Step("simulating experiments", study.Experiments())
@@ -79,7 +91,7 @@ how often each interval covers it. The same seed gives the same table.`,
 	}
 	cmd.Flags().IntVar(&study.Datasets, "datasets", 2000, "experiments for each form of noise and each size")
 	cmd.Flags().IntSliceVar(&study.Sizes, "n", []int{6, 9, 10, 20, 40}, "numbers of ratios in an experiment")
-	cmd.Flags().Float64Var(&study.Level, "confidence", 0.95, "level of the intervals, a share between 0 and 1")
+	cmd.Flags().Var(&confidence, "confidence", "level of the intervals")
 	cmd.Flags().Uint64Var(&study.Seed, "seed", 1, "seed of the simulation")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
