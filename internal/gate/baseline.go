@@ -118,6 +118,9 @@ func baselineRows(exp *rounds.Experiment, o Options, metrics []MetricConfig, n i
 			if err != nil {
 				return nil, err
 			}
+			if slices.ContainsFunc(rows, func(o Row) bool { return o.Name() == row.Name() }) {
+				return nil, fmt.Errorf("%s: %s is asked for twice, and a row more makes the correction for all of them stricter; name each once", mc.where(), row.Name())
+			}
 			rows = append(rows, row)
 		}
 	}
@@ -141,6 +144,9 @@ func baselineRow(exp, base *rounds.Experiment, mc MetricConfig, name string, n i
 		return Row{}, fmt.Errorf("the baseline's %s has other flags (%q, here %q)", name, b, a)
 	}
 	better := now.Metric.Better
+	if mc.Better != "" && better != "" && mc.Better != better {
+		return Row{}, fmt.Errorf("%s: better is %s, and %s is better when %s; leave better out", mc.where(), mc.Better, now.Metric.Path, better)
+	}
 	if mc.Better != "" {
 		better = mc.Better
 	}

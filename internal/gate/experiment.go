@@ -52,7 +52,7 @@ func Experiment(ctx context.Context, exp *rounds.Experiment, o Options) (*Report
 		return nil, fmt.Errorf("the boundaries of the sequential schedule are for a confidence of %g%%", 100*DefaultLevel)
 	}
 	if o.Append > 0 {
-		if err := exp.Extend(exp.Rounds()+o.Append, "appended for the gate"); err != nil {
+		if err := exp.Extend(exp.Rounds()+o.Append, appendedWhy); err != nil {
 			return nil, err
 		}
 		if err := exp.Run(ctx, o.Run); err != nil {
@@ -125,6 +125,11 @@ func look(exp *rounds.Experiment, o Options, n int) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Schedule != Anytime {
+		if err := unspoilt(exp, o.Schedule); err != nil {
+			return nil, err
+		}
+	}
 	if in.Look, err = Plan(o.Schedule, o.Config.Confidence, n, in.Planned, RuleOf(in.Rows), before); err != nil {
 		return nil, err
 	}
@@ -133,6 +138,15 @@ func look(exp *rounds.Experiment, o Options, n int) (*Report, error) {
 		return nil, err
 	}
 	r.Look.Verdict = r.Verdict
+	inherited, err := mergedLooks(exp)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range slices.Concat(inherited, before) {
+		if b != r.Look {
+			r.Before = append(r.Before, b)
+		}
+	}
 	if slices.Contains(before, r.Look) {
 		return r, nil
 	}
@@ -141,6 +155,45 @@ func look(exp *rounds.Experiment, o Options, n int) (*Report, error) {
 	}
 	return r, nil
 }
+
+// mergedLooks returns the looks at the experiments that this one was merged from.
+func mergedLooks(exp *rounds.Experiment) ([]Look, error) {
+	var out []Look
+	name := noteName
+	for range maxMerges {
+		name = rounds.MergedNote + "." + name
+		looks, err := ParseLooks(exp.Notes(name))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, looks...)
+	}
+	return out, nil
+}
+
+// maxMerges bounds how often what was merged may have been merged again.
+const maxMerges = 16
+
+// unspoilt refuses a look that holds for a number of rounds fixed before, where the
+// number was chosen after something had been seen.
+func unspoilt(exp *rounds.Experiment, s Schedule) error {
+	inherited, err := mergedLooks(exp)
+	if err != nil {
+		return err
+	}
+	if len(inherited) > 0 {
+		return fmt.Errorf("%w before it was merged: %s; another look is only allowed with --anytime (--append)", ErrSpent, inherited[0].Text())
+	}
+	for _, x := range exp.Extensions {
+		if s == Fixed || x.Why == appendedWhy {
+			return fmt.Errorf("%w or begun to be gated: rounds were added to those planned (%s), and a %s look needs the plan; use --anytime (--append)", ErrSpent, x.Why, s)
+		}
+	}
+	return nil
+}
+
+// appendedWhy is why rounds were added for the anytime schedule.
+const appendedWhy = "appended for the gate"
 
 // input gathers the first n rounds of an experiment.
 func input(exp *rounds.Experiment, o Options, n int) (Input, error) {
@@ -192,15 +245,21 @@ func input(exp *rounds.Experiment, o Options, n int) (Input, error) {
 		for _, c := range a.Comparisons {
 			better := c.Metric.Better
 			switch {
+			case mc.Better != "" && better != "" && mc.Better != better:
+				return in, fmt.Errorf("%s: better is %s, and %s is better when %s; leave better out", mc.where(), mc.Better, c.Metric.Path, better)
 			case mc.Better != "":
 				better = mc.Better
 			case better == "":
 				return in, fmt.Errorf("metric %s is better neither when higher nor when lower; say which in a gate file with better: higher or better: lower", c.Metric.Path)
 			}
-			in.Rows = append(in.Rows, Row{
+			row := Row{
 				Metric: c.Metric.Path, Unit: c.Metric.Unit, Better: better, Of: c.Ratio.Of, To: c.Ratio.To,
 				Margin: mc.Margin, FailBeyond: mc.FailBeyond, Pairs: c.Result.Pairs, Refused: c.Refused,
-			})
+			}
+			if slices.ContainsFunc(in.Rows, func(o Row) bool { return o.Name() == row.Name() }) {
+				return in, fmt.Errorf("%s: %s is asked for twice, and a row more makes the correction for all of them stricter; name each once", mc.where(), row.Name())
+			}
+			in.Rows = append(in.Rows, row)
 		}
 		for _, c := range a.Floor {
 			if !slices.Contains(controlled, c.Metric.Path) {

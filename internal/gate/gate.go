@@ -25,14 +25,16 @@ type Input struct {
 
 // Report is the verdict with everything it rests on.
 type Report struct {
-	Schema   string          `json:"schema"`
-	Name     string          `json:"name"`
-	Verdict  Verdict         `json:"verdict"`
-	Reasons  []string        `json:"reasons"`         // why it is not PASS, or why it is unmeasurable
-	Unfit    []string        `json:"unfit,omitempty"` // what makes the machine unfit
-	Rounds   int             `json:"rounds"`
-	Planned  int             `json:"planned_rounds"`
-	Look     Look            `json:"look"`
+	Schema  string   `json:"schema"`
+	Name    string   `json:"name"`
+	Verdict Verdict  `json:"verdict"`
+	Reasons []string `json:"reasons"`         // why it is not PASS, or why it is unmeasurable
+	Unfit   []string `json:"unfit,omitempty"` // what makes the machine unfit
+	Rounds  int      `json:"rounds"`
+	Planned int      `json:"planned_rounds"`
+	Look    Look     `json:"look"`
+	// Before are the other looks that were taken at the experiment, oldest first.
+	Before   []Look          `json:"looks_before,omitempty"`
 	Rows     []RowResult     `json:"rows"`
 	Controls []ControlResult `json:"controls"`
 }
@@ -59,7 +61,8 @@ func Judge(in Input) (*Report, error) {
 		return nil, err
 	}
 	level := in.Look.Level
-	r := &Report{Schema: Schema, Name: in.Name, Unfit: in.Unfit, Rounds: in.Rounds, Planned: in.Planned, Look: in.Look}
+	r := &Report{Schema: Schema, Name: in.Name, Unfit: in.Unfit, Rounds: in.Rounds, Planned: in.Planned, Look: in.Look,
+		Reasons: []string{}, Controls: []ControlResult{}}
 	for i := range in.Rows {
 		row := &in.Rows[i]
 		rule := stats.Rule{Margin: row.Margin, Better: row.Better, FailBeyond: row.FailBeyond}

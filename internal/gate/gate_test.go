@@ -301,6 +301,19 @@ func TestLooks(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range []struct {
+		level  float64
+		before Look
+		ok     bool
+	}{
+		{0.95, said(fixed, Inconclusive), true}, {0.6, said(fixed, Inconclusive), false},
+		{0.95, Look{Schedule: Anytime, Rounds: 10, Level: 0.99, Rule: "r"}, false}, {0.99, Look{Schedule: Anytime, Rounds: 10, Level: 0.99, Rule: "r"}, true},
+		{0.95, seq(10, Inconclusive), true}, {sequentialLevel, seq(10, Inconclusive), false},
+	} {
+		if _, err := Plan(Anytime, c.level, 30, 20, "r", []Look{c.before}); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrSpent) {
+			t.Errorf("anytime at %g after %+v: %v", c.level, c.before, err)
+		}
+	}
 	if _, err := Plan(Fixed, 0.95, 30, 20, "r", []Look{said(fixed, Pass)}); !errors.Is(err, ErrSpent) {
 		t.Errorf("the error is %v, want ErrSpent", err)
 	}
@@ -395,7 +408,7 @@ func TestFormats(t *testing.T) {
 	}
 	// Every row is in it, and nothing is wider than a terminal.
 	for _, row := range r.Rows {
-		if !strings.Contains(page, "\n"+row.Metric+"\n  "+row.Of+"/"+row.To) || !strings.Contains(page, intervalText(row.Interval)) {
+		if !strings.Contains(page, "\n"+row.Metric+"\n  "+row.Of+"/"+row.To) || !strings.Contains(page, row.interval()) {
 			t.Errorf("%s is missing in\n%s", row.Name(), page)
 		}
 	}
@@ -403,6 +416,56 @@ func TestFormats(t *testing.T) {
 		if n := utf8.RuneCountInString(line); n > text.Width {
 			t.Errorf("%d columns: %s", n, line)
 		}
+	}
+}
+
+// The figures that people read never contradict the verdict, which is of unrounded
+// numbers.
+func TestIntervalTextKeepsItsSides(t *testing.T) {
+	for _, c := range []struct {
+		low, high, margin float64
+		better            stats.Better
+		want              string
+	}{
+		{0.98123, 1.01, 0.02, stats.Higher, "0.9812 … 1.0100"},
+		{0.9800004, 1.01, 0.02, stats.Higher, "0.9800004 … 1.0100000"},
+		{0.98, 1.01, 0.02, stats.Higher, "0.9800 … 1.0100"},
+		{0.95, 0.99996, 0.02, stats.Higher, "0.95000 … 0.99996"},
+		{0.95, 1, 0.02, stats.Higher, "0.9500 … 1.0000"},
+		{0.99, 1.0199999, 0.02, stats.Lower, "0.9900000 … 1.0199999"},
+	} {
+		r := RowResult{Row: Row{Margin: c.margin, Better: c.better}, Interval: stats.Interval{Low: c.low, High: c.high, TrueLevel: 0.95}}
+		if got := r.interval(); got != c.want {
+			t.Errorf("%g to %g, margin %g: %q, want %q", c.low, c.high, c.margin, got, c.want)
+		}
+	}
+}
+
+// What a look is called, and the looks before it, are in what people read.
+func TestReportListsEarlierLooks(t *testing.T) {
+	r := judge(t, Input{Name: "exp", Rows: []Row{row(t, "m", stats.Higher, 0.02, around(1, 0.01, 20)...)}, Rounds: 20, Planned: 20})
+	r.Before = []Look{{Schedule: Fixed, Rounds: 10, Level: 0.95, Rule: "m head/base higher by 0.02", Verdict: Fail}}
+	const want = "looked before: fixed, at 10 rounds and 95%: FAIL (m head/base higher by 0.02)"
+	for name, write := range map[string]func(io.Writer) error{"text": r.WriteText, "Markdown": r.WriteMarkdown} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(b.String()), " "), want) {
+			t.Errorf("%s does not list the look before:\n%s", name, b.String())
+		}
+	}
+}
+
+// What is empty is an empty list, which programs can go through.
+func TestReportHasNoNull(t *testing.T) {
+	var b bytes.Buffer
+	r := judge(t, Input{Name: "exp", Rows: []Row{row(t, "m", stats.Higher, 0.02, around(1, 0.01, 20)...)}, Rounds: 20, Planned: 20})
+	if err := r.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "null") {
+		t.Errorf("the report holds null:\n%s", b.String())
 	}
 }
 

@@ -111,9 +111,13 @@ func Plan(s Schedule, level float64, rounds, planned int, rule string, before []
 			continue // the same look again
 		}
 		switch {
+		case s == Anytime && b.Schedule != Sequential && level != b.Level:
+			return look, fmt.Errorf("%w by the %s schedule at a level of %g%%; choosing the level after looking is choosing the verdict; use the same (--confidence)", ErrSpent, b.Schedule, 100*b.Level)
+		case s == Anytime && b.Schedule == Sequential && level != DefaultLevel:
+			return look, fmt.Errorf("%w by the sequential schedule, whose looks together keep %g%%; use the same (--confidence)", ErrSpent, 100*DefaultLevel)
 		case s == Anytime:
 			// It allows for looks of its own; what another schedule has said
-			// before stays said, and is not taken back.
+			// before stays said, and is not taken back: the report lists it.
 		case b.Schedule != s:
 			return look, fmt.Errorf("%w by the %s schedule at %d rounds; another look is only allowed with --anytime (--append)", ErrSpent, b.Schedule, b.Rounds)
 		case b.Rule != rule:
@@ -129,6 +133,11 @@ func Plan(s Schedule, level float64, rounds, planned int, rule string, before []
 		}
 	}
 	return look, nil
+}
+
+// Text says in words what a look was and what it said.
+func (l Look) Text() string {
+	return fmt.Sprintf("%s, at %d rounds and %g%%: %s (%s)", l.Schedule, l.Rounds, 100*l.Level, l.Verdict, l.Rule)
 }
 
 func joinInts(n []int) string {

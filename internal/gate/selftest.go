@@ -130,7 +130,7 @@ func (t *SelfTest) WriteText(w io.Writer) error {
 		want Verdict
 	}{{"base against itself", t.AA, Pass}, {"canary", t.Canary, Fail}} {
 		table.Row(half.name, string(half.row.Verdict), string(half.want), fmt.Sprintf("%.4f", half.row.Median),
-			intervalText(half.row.Interval), fmt.Sprintf("%d of %d", half.row.Used, half.row.Planned))
+			half.row.interval(), fmt.Sprintf("%d of %d", half.row.Used, half.row.Planned))
 	}
 	table.Write(&b)
 	if t.Unlocked != "" {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
@@ -38,7 +39,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		table.Title(metric)
 		for i := range r.Rows {
 			if row := &r.Rows[i]; row.Metric == metric {
-				table.Row("  "+row.Of+"/"+row.To, medianText(row.Median, row.Used), intervalText(row.Interval),
+				table.Row("  "+row.Of+"/"+row.To, medianText(row.Median, row.Used), row.interval(),
 					fmt.Sprintf("%g%%", 100*row.Margin), fmt.Sprintf("%d of %d", row.Used, row.Planned), string(row.Verdict))
 			}
 		}
@@ -48,7 +49,7 @@ func (r *Report) WriteText(w io.Writer) error {
 				if !c.OK {
 					ok = "A/A NOT OK"
 				}
-				table.Row("  "+c.Of+"/"+c.To, medianText(c.Median, len(c.Pairs.Kept)), intervalText(c.Interval),
+				table.Row("  "+c.Of+"/"+c.To, medianText(c.Median, len(c.Pairs.Kept)), intervalText(c.Interval, 1),
 					"", fmt.Sprintf("%d of %d", len(c.Pairs.Kept), c.Pairs.Planned()), ok)
 			}
 		}
@@ -74,6 +75,9 @@ func (r *Report) WriteText(w io.Writer) error {
 				return slices.ContainsFunc(row.Warnings, func(w stats.Warning) bool { return w.Text == warning.Text })
 			})
 		}
+	}
+	for _, l := range r.Before {
+		b.Wrap("looked before: ", l.Text())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -120,11 +124,42 @@ func medianText(median float64, n int) string {
 	return fmt.Sprintf("%.4f", median)
 }
 
-func intervalText(iv stats.Interval) string {
+// intervalText writes an interval with four digits, and with more where fewer would
+// put an end on one of the limits that a verdict holds it to.
+func intervalText(iv stats.Interval, limits ...float64) string {
 	if !iv.Ok() {
 		return "none"
 	}
-	return fmt.Sprintf("%.4f … %.4f", iv.Low, iv.High)
+	digits := 4
+	for ; digits < 12; digits++ {
+		if apart(iv.Low, digits, limits) && apart(iv.High, digits, limits) {
+			break
+		}
+	}
+	return fmt.Sprintf("%.*f … %.*f", digits, iv.Low, digits, iv.High)
+}
+
+// apart says whether a rounded value lies on the side of every limit on which it lies.
+func apart(v float64, digits int, limits []float64) bool {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'f', digits, 64), 64)
+	if err != nil {
+		return true
+	}
+	for _, l := range limits {
+		if cmp.Compare(rounded, l) != cmp.Compare(v, l) {
+			return false
+		}
+	}
+	return true
+}
+
+// interval writes the interval of a row.
+func (r *RowResult) interval() string {
+	sign := -1.0
+	if r.Better == stats.Lower {
+		sign = 1
+	}
+	return intervalText(r.Interval, 1, 1+sign*r.Margin, 1+sign*r.FailBeyond)
 }
 
 // WriteMarkdown writes the verdict as a table for a pull request or a job's
@@ -140,7 +175,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		fmt.Fprintf(&b, "| %s | %s/%s | %s | %s | %g%% | %d of %d | **%s** |\n", cell(row.Metric), cell(row.Of), cell(row.To), medianText(row.Median, row.Used),
-			intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned, row.Verdict)
+			row.interval(), 100*row.Margin, row.Used, row.Planned, row.Verdict)
 	}
 	for i := range r.Controls {
 		c := &r.Controls[i]
@@ -149,7 +184,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 			ok = "**A/A not ok**"
 		}
 		fmt.Fprintf(&b, "| %s | %s/%s | %s | %s | | %d of %d | %s |\n", cell(c.Metric), cell(c.Of), cell(c.To), medianText(c.Median, len(c.Pairs.Kept)),
-			intervalText(c.Interval), len(c.Pairs.Kept), c.Pairs.Planned(), ok)
+			intervalText(c.Interval, 1), len(c.Pairs.Kept), c.Pairs.Planned(), ok)
 	}
 	if len(r.Reasons) > 0 {
 		b.WriteByte('\n')
@@ -161,6 +196,9 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		for _, warning := range r.Rows[i].Warnings {
 			fmt.Fprintf(&b, "- warning: %s: %s\n", cell(r.Rows[i].Name()), cell(warning.Text))
 		}
+	}
+	for _, l := range r.Before {
+		fmt.Fprintf(&b, "- looked before: %s\n", cell(l.Text()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -249,7 +287,7 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 	}
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		out := fmt.Sprintf("median %v, interval %s, margin %g%%, %d of %d pairs", row.Median, intervalText(row.Interval), 100*row.Margin, row.Used, row.Planned)
+		out := fmt.Sprintf("median %v, interval %s, margin %g%%, %d of %d pairs", row.Median, row.interval(), 100*row.Margin, row.Used, row.Planned)
 		add(row.Name(), row.Verdict, strings.Join(append([]string{out}, row.Notes...), "; "), out)
 	}
 	for i := range r.Controls {
@@ -258,7 +296,7 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		if !c.OK {
 			v = Unmeasurable
 		}
-		add(fmt.Sprintf("control %s %s/%s", c.Metric, c.Of, c.To), v, c.Note, fmt.Sprintf("median %v, interval %s", c.Median, intervalText(c.Interval)))
+		add(fmt.Sprintf("control %s %s/%s", c.Metric, c.Of, c.To), v, c.Note, fmt.Sprintf("median %v, interval %s", c.Median, intervalText(c.Interval, 1)))
 	}
 	// What is wrong with the machine belongs to no row.
 	for _, why := range r.Reasons {
@@ -304,7 +342,7 @@ func (r *Report) WriteAnnotations(w io.Writer) error {
 		default:
 			continue
 		}
-		text := fmt.Sprintf("%s: median %.4f, interval %s, margin %g%%", row.Name(), row.Median, intervalText(row.Interval), 100*row.Margin)
+		text := fmt.Sprintf("%s: median %.4f, interval %s, margin %g%%", row.Name(), row.Median, row.interval(), 100*row.Margin)
 		fmt.Fprintf(&b, "::%s title=kvbench gate %s::%s\n", level, row.Verdict, annotation.Replace(text))
 	}
 	for _, why := range r.Reasons {
