@@ -2,9 +2,26 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
+
+// Limits returns the names of the limits of an SLO.
+func Limits() []string { return []string{"ttft", "tpot", "e2e"} }
+
+// limit returns the limit of that name, nil if there is none.
+func (s *SLO) limit(name string) *time.Duration {
+	switch slices.Index(Limits(), name) {
+	case 0:
+		return &s.TTFT
+	case 1:
+		return &s.TPOT
+	case 2:
+		return &s.E2E
+	}
+	return nil
+}
 
 // ParseSLO reads limits such as "ttft=2s,tpot=50ms,e2e=30s". Nothing is no limit.
 func ParseSLO(text string) (SLO, error) {
@@ -14,7 +31,7 @@ func ParseSLO(text string) (SLO, error) {
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
-		to := map[string]*time.Duration{"ttft": &s.TTFT, "tpot": &s.TPOT, "e2e": &s.E2E}[name]
+		to := s.limit(name)
 		switch {
 		case !ok || to == nil:
 			return SLO{}, fmt.Errorf("%q; it must be ttft=, tpot= or e2e= with a duration", part)

@@ -76,7 +76,7 @@ in place of the trace. The same trace, flags and seed give the same bytes.`,
 		},
 	}
 	prep.register(cmd.Flags())
-	prep.reading.complete(cmd)
+	prep.complete(cmd)
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the file if it exists")
 	return cmd

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/gate"
@@ -37,6 +38,8 @@ type gateFlags struct {
 	files        map[string]*string // output files by format
 	overwrite    bool
 	machine      machineFlags
+
+	confidenceGiven bool
 }
 
 // gateFiles are the files that gate can write beside what it prints.
@@ -66,8 +69,8 @@ the verdict pleases, makes it worthless: so every look is noted in the experimen
 and runs what is missing; --anytime may look at any time, with wider intervals;
 --append N runs N more rounds first.
 
-In a job of GitHub Actions the verdict is also added to the job's summary and
-annotations are printed.
+The verdict is also added to the file that GITHUB_STEP_SUMMARY names, if it is set,
+and in a job of GitHub Actions annotations are printed.
 
 Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 --inconclusive); 130 interrupted.`,
@@ -86,8 +89,18 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.selfTest {
+				if err := f.onlySelfTest(cmd); err != nil {
+					return err
+				}
 				return a.gateSelfTest(cmd, &f)
 			}
+			if cmd.Flags().Changed("append") && f.appended < 1 {
+				return fmt.Errorf("--append is %d; give the number of rounds to add, or --anytime to look without more", f.appended)
+			}
+			if cmd.Flags().Changed("self-test-rounds") {
+				return errors.New("--self-test-rounds is for --self-test")
+			}
+			f.confidenceGiven = cmd.Flags().Changed("confidence")
 			return a.runGate(cmd, args[0], &f)
 		},
 	}
@@ -135,9 +148,6 @@ func (f *gateFlags) options() (gate.Options, error) {
 	case f.anytime || f.appended > 0:
 		o.Schedule = gate.Anytime
 	}
-	if f.appended < 0 {
-		return o, fmt.Errorf("--append is %d; give the number of rounds to add", f.appended)
-	}
 	switch f.inconclusive {
 	case "exit", "fail", "warn", "pass":
 	default:
@@ -175,6 +185,14 @@ func (f *gateFlags) options() (gate.Options, error) {
 		if o.Config, err = gate.ReadConfig(file, f.criteria); err != nil {
 			return o, err
 		}
+		if f.confidenceGiven && o.Config.Confidence != 0 {
+			return o, fmt.Errorf("--confidence and the confidence in %s: give one of them", f.criteria)
+		}
+		for _, m := range o.Config.Metrics {
+			if m.Ratio != "" && len(o.Ratios) > 0 {
+				return o, fmt.Errorf("--ratio and the ratio in %s: give one of them", m.Where)
+			}
+		}
 	}
 	for _, m := range f.metrics {
 		metric, err := rounds.ResolveMetric(m)
@@ -188,6 +206,25 @@ func (f *gateFlags) options() (gate.Options, error) {
 	}
 	o.Margin, o.FailBeyond = float64(f.margin), float64(f.failBeyond)
 	return o, nil
+}
+
+// onlySelfTest refuses flags that a self-test would leave aside.
+func (f *gateFlags) onlySelfTest(cmd *cobra.Command) error {
+	var unused []string
+	cmd.LocalFlags().Visit(func(fl *pflag.Flag) {
+		switch fl.Name {
+		case "self-test", "self-test-rounds", "margin", "format", "machine-lock", "machine-lock-file":
+		default:
+			unused = append(unused, "--"+fl.Name)
+		}
+	})
+	switch {
+	case len(unused) > 0:
+		return fmt.Errorf("--self-test makes an experiment of its own and takes no %s", strings.Join(unused, ", "))
+	case f.format != "text" && f.format != "json":
+		return fmt.Errorf("--format is %q; that of --self-test is text or json", f.format)
+	}
+	return nil
 }
 
 func (a *app) runGate(cmd *cobra.Command, dir string, f *gateFlags) error {
@@ -241,12 +278,17 @@ func (a *app) tellVerdict(exp *rounds.Experiment, r *gate.Report, f *gateFlags) 
 		}
 	}
 	if os.Getenv("GITHUB_ACTIONS") == "true" {
-		if a.stdout.err == nil {
+		// A runner finds them on either stream, and a program that reads the verdict
+		// from standard output finds nothing else there.
+		switch {
+		case f.format != "text":
+			err = errors.Join(err, r.WriteAnnotations(a.stderr))
+		case a.stdout.err == nil:
 			err = errors.Join(err, r.WriteAnnotations(a.stdout))
 		}
-		if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
-			err = errors.Join(err, appendTo(path, r.WriteMarkdown))
-		}
+	}
+	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
+		err = errors.Join(err, appendTo(path, r.WriteMarkdown))
 	}
 	if err != nil {
 		return fmt.Errorf("the verdict is %s, and could not be written: %w", r.Verdict, err)
@@ -328,7 +370,7 @@ func (a *app) gateSelfTest(cmd *cobra.Command, f *gateFlags) error {
 	defer os.RemoveAll(dir)
 	run := func(name string, aa bool, variants ...string) (*rounds.Experiment, error) {
 		var p planFlags
-		p.register(&cobra.Command{}) // for the defaults
+		p.register(a, &cobra.Command{}) // for the defaults
 		p.rounds, p.variants, p.aa = f.testRounds, variants, aa
 		p.rules.QuietLimit, p.rules.RetryInvalid = selfTestQuiet, 2
 		plan, err := p.plan(a, gate.SelfTestWork())

@@ -49,6 +49,13 @@ func (p *prepareFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVarP(&p.window, "duration", "d", 10*time.Second, "the window that the work is offered in")
 }
 
+// complete adds the completion of values.
+func (p *prepareFlags) complete(cmd *cobra.Command) {
+	p.reading.complete(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
+	_ = cmd.RegisterFlagCompletionFunc("approximate", fixed(corpus.ApproximateTTL, corpus.ApproximateLRU))
+}
+
 // input checks what the flags say together and names the work.
 func (p *prepareFlags) input(fl *pflag.FlagSet, source string) (trial.Input, error) {
 	in := trial.Input{Source: source, Options: p.options, Seed: p.seed, Window: p.window}

@@ -93,7 +93,7 @@ Where it has not, the threads share CPUs, and the result says so.`,
 	fl.BoolVar(&f.overwrite, "overwrite", false, "replace the files of --out, --decisions, --timeline and --cpu-profile if they exist")
 	fl.BoolVar(&f.json, "json", false, "print the result record instead of the summary")
 	fl.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of the run; it disturbs the run and the result says so")
-	prep.reading.complete(cmd)
+	prep.complete(cmd)
 	fl.BoolVar(&f.keepUp, "require-kept-up", false, "exit with 3 if the index did not keep up")
 	return cmd
 }
@@ -136,8 +136,6 @@ func (f *replayFlags) register(a *app, cmd *cobra.Command) {
 	for _, name := range []string{"query-issuer-cpu", "issuer-spin", "resident-blocks-reader-cpu", "resident-blocks-reader-rate"} {
 		fl.Lookup(name).DefValue = "0"
 	}
-	_ = cmd.RegisterFlagCompletionFunc("rescale", fixed("rank", "global"))
-	_ = cmd.RegisterFlagCompletionFunc("approximate", fixed("ttl", "lru"))
 	_ = cmd.RegisterFlagCompletionFunc("index", a.completeIndex)
 	_ = cmd.RegisterFlagCompletionFunc("policy", a.completePolicyOrNone)
 	_ = cmd.RegisterFlagCompletionFunc("assign", fixed(replay.Assignments()...))

@@ -174,6 +174,7 @@ gate is inconclusive; 130 interrupted.`,
 		return fmt.Errorf("%w; see '%s --help'", suggestFlag(c, err), c.CommandPath())
 	})
 	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.simulate(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.reportCommand(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.configCommand(), a.man(), a.version())
+	completeTexts(cmd)
 	fitHelp(cmd)
 	return cmd
 }

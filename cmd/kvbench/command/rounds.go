@@ -33,7 +33,7 @@ type planFlags struct {
 	env            []string
 }
 
-func (f *planFlags) register(cmd *cobra.Command) {
+func (f *planFlags) register(a *app, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	d := rounds.DefaultRules()
 	f.quietPressure = percent(d.QuietPressure)
@@ -57,7 +57,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("metric", fixed(rounds.Metrics()...))
 	_ = cmd.RegisterFlagCompletionFunc("parent-cpu", fixed("auto", "none"))
 	_ = cmd.RegisterFlagCompletionFunc("ratio", f.completeRatio)
-	_ = cmd.RegisterFlagCompletionFunc("variant", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("variant", a.completeVariant)
 }
 
 // completeRatio offers all ratios of the variants given so far.
@@ -322,7 +322,7 @@ could not be measured; 130 interrupted, and what was done is kept.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runRounds(cmd, args, &f) },
 	}
-	f.plan.register(cmd)
+	f.plan.register(a, cmd)
 	f.analyse.register(cmd)
 	f.machine.register(cmd)
 	fl := cmd.Flags()
@@ -422,7 +422,7 @@ func (a *app) openRounds(cmd *cobra.Command, args []string, f *roundsFlags) (*ro
 	// flags of a plan would be ignored silently.
 	var ignored string
 	plans := &cobra.Command{}
-	new(planFlags).register(plans)
+	new(planFlags).register(a, plans)
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		shown := flag.Name == "ratio" || flag.Name == "metric"
 		if !shown && plans.Flags().Lookup(flag.Name) != nil {

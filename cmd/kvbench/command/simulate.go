@@ -182,6 +182,7 @@ error.`,
 		return pflag.NormalizedName(name)
 	})
 	_ = cmd.RegisterFlagCompletionFunc("policy", a.completePolicy)
+	_ = cmd.RegisterFlagCompletionFunc("slo", completeSLO)
 	_ = cmd.RegisterFlagCompletionFunc("approximate", fixed(simulate.ApproximateTTL, simulate.ApproximateLRU))
 	_ = cmd.RegisterFlagCompletionFunc("engine", fixed(simulate.VLLM, simulate.SGLang))
 	_ = cmd.RegisterFlagCompletionFunc("time", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

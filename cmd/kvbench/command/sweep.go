@@ -110,6 +110,7 @@ interrupted, and the result of what was done is printed.`,
 	}
 	fl := cmd.Flags()
 	prep.register(fl)
+	prep.complete(cmd)
 	replay.register(a, cmd)
 	f.machine.register(cmd)
 	fl.DurationVar(&f.min, "min", 750*time.Millisecond, "shortest window")
@@ -126,6 +127,7 @@ interrupted, and the result of what was done is printed.`,
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	fl.BoolVar(&f.csv, "csv", false, "print one row for each trial as CSV")
 	fl.DurationVar(&f.timeout, "trial-timeout", time.Hour, "end a trial that takes longer; 0: never")
+	_ = cmd.RegisterFlagCompletionFunc("over", completeAxis)
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
 	cmd.MarkFlagsMutuallyExclusive("over", "find-keepup")
 	for _, name := range []string{"min", "max", "steps"} {
