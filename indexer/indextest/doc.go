@@ -8,7 +8,7 @@
 //
 //	func TestConformance(t *testing.T) { indextest.Run(t, reference.Factory(), Factory()) }
 //
-// The checks that compare are functions that return an error (Diff,
+// The checks that compare or measure are functions that return an error (Diff,
 // CheckConcurrent), so that the tests of this package can show that broken
 // indexes fail them. It does not measure speed.
 package indextest
@@ -41,13 +41,23 @@ func Concurrency(t *testing.T, oracle, f indexer.Factory) {
 	t.Run("Concurrent", func(t *testing.T) { testConcurrent(t, oracle, f) })
 }
 
-// Resources checks that calls do not allocate and that memory is given back. A
-// naive index need not pass it.
+// Resources checks that calls do not allocate, that memory is given back, that many
+// ranks cost no more than each of them, and that an event of a million blocks is one
+// like others. A naive index need not pass it.
 func Resources(t *testing.T, f indexer.Factory) {
-	t.Run("Allocations", func(t *testing.T) { testAllocations(t, f) })
+	t.Run("Allocations", func(t *testing.T) { fails(t, checkAllocations(f)) })
 	t.Run("Reports", func(t *testing.T) { testReports(t, f) })
 	t.Run("HugePages", func(t *testing.T) { testHugePages(t, f) })
-	t.Run("Churn", func(t *testing.T) { testChurn(t, f) })
+	t.Run("Churn", func(t *testing.T) { fails(t, checkChurn(f, t.Logf)) })
+	t.Run("Ranks", func(t *testing.T) { fails(t, checkRanksAreLinear(f, t.Logf)) })
+	t.Run("Million", func(t *testing.T) { testMillion(t, f) })
+}
+
+func fails(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // subject is an index with its handles, asked from one goroutine.

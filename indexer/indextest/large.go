@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/invariants"
 )
 
 const largeEvent = 100_000
@@ -51,6 +52,47 @@ func testLarge(t *testing.T, f indexer.Factory) {
 		if err := s.index.Check(); err != nil {
 			t.Errorf("event %d: %v", i, err)
 		}
+	}
+}
+
+// testMillion stores 2^20 blocks (with invariants on: 2^18) with one event, asks for 100,000 of them and for
+// one, and removes half with one event from the beginning on, so that there are holes
+// all the way.
+func testMillion(t *testing.T, f indexer.Factory) {
+	n := 1 << 20
+	if invariants.Enabled {
+		n = 1 << 18 // checks and the race detector make it slow
+	}
+	s := mustOpen(t, f, 1)
+	s.attach(0, 0)
+	names, path := chain(1, n)
+	ask := func(blocks int, want uint32) {
+		t.Helper()
+		if got, err := s.find(path[:blocks]); err != nil || got[0] != want {
+			t.Errorf("of %d blocks the rank is said to hold %v (%v), want %d", blocks, got, err, want)
+		}
+	}
+	for _, e := range []struct {
+		event   indexer.Event
+		effect  effect
+		blocks  int
+		of      int // blocks that are asked for
+		matched uint32
+	}{
+		{store(names, path), effect{Stored: uint32(n)}, n, largeEvent, largeEvent},
+		{remove(names[:n/2]...), effect{Removed: uint32(n) / 2}, n / 2, 1, 0},
+		{cleared, effect{ClearedBlocks: uint32(n) / 2}, 0, 1, 0},
+	} {
+		if got := s.apply(&e.event); got != e.effect {
+			t.Errorf("%v of %d blocks: the effect is %+v, want %+v", e.event.Kind, len(e.event.Sequences), got, e.effect)
+		}
+		if got := s.owner[0].Blocks(0); got != e.blocks {
+			t.Errorf("%v of %d blocks: %d are resident, want %d", e.event.Kind, len(e.event.Sequences), got, e.blocks)
+		}
+		ask(e.of, e.matched)
+	}
+	if err := s.index.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,17 +1,23 @@
 package indextest
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 
 	"github.com/kvbench/kvbench/indexer"
 )
 
-// testAllocations runs a cycle of events and queries that ends where it began and
+// checkAllocations runs a cycle of events and queries that ends where it began and
 // in which no rank's content changes by more than half. Once every table has its
 // size, it must not allocate at all.
-func testAllocations(t *testing.T, f indexer.Factory) {
-	s := mustOpen(t, f, 1)
+func checkAllocations(f indexer.Factory) (err error) {
+	s, err := open(f, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	const slots, docs, length = 40, 60, 30
 	for i := range indexer.Slot(slots) {
 		s.attach(i*7, 0)
@@ -63,17 +69,18 @@ func testAllocations(t *testing.T, f indexer.Factory) {
 		total.Stored += e.Stored
 	}
 	if total.Duplicate == 0 || total.Orphaned == 0 || total.Conflicting == 0 || total.UnknownRemoved == 0 || total.Stored == 0 {
-		t.Fatalf("the cycle does not have every kind of event: %+v", total)
+		return fmt.Errorf("the cycle does not have every kind of event: %+v", total)
 	}
 	for range 3 {
 		cycle()
 	}
 	if len(buffer.Touched()) == 0 {
-		t.Fatal("the cycle's queries have no answer")
+		return errors.New("the cycle's queries have no answer")
 	}
 	if n := testing.AllocsPerRun(5, cycle); n != 0 {
-		t.Errorf("a cycle of %d events and %d queries allocates %v times, want 0", len(events), len(events)/8, n)
+		return fmt.Errorf("a cycle of %d events and %d queries allocates %v times, want 0", len(events), len(events)/8, n)
 	}
+	return nil
 }
 
 // footprint is what an index has, by the collector's count and by its own, if
@@ -92,9 +99,9 @@ func footprint(x indexer.Index) (heap, own int64) {
 	return int64(m.HeapAlloc), own
 }
 
-// testChurn lets content come and go for long: an index must stay as large as
+// checkChurn lets content come and go for long: an index must stay as large as
 // what it holds, and give the memory back when that goes.
-func testChurn(t *testing.T, f indexer.Factory) {
+func checkChurn(f indexer.Factory, logf func(format string, args ...any)) (err error) {
 	const (
 		slots   = 24
 		length  = 40
@@ -104,7 +111,11 @@ func testChurn(t *testing.T, f indexer.Factory) {
 		removes = 3 // of that many documents, one is removed as a whole, the others with holes
 	)
 	base, _ := footprint(nil)
-	s := mustOpen(t, f, 2)
+	s, err := open(f, 2)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	fresh, freshOwn := footprint(s.index)
 	for i := range indexer.Slot(slots) {
 		s.attach(i*31, int(i))
@@ -113,13 +124,13 @@ func testChurn(t *testing.T, f indexer.Factory) {
 	doc := func(slot indexer.Slot, round int) (seqs, locals) {
 		return chain(uint64(slot/4)*rounds*4+uint64(round)+1, length)
 	}
-	put := func(from, to int) {
+	put := func(from, to int) error {
 		for round := from; round < to; round++ {
 			for i := range indexer.Slot(slots) {
 				names, path := doc(i, round)
 				ev := on(i*31, store(names, path))
 				if got := s.apply(&ev); got != (effect{Stored: length}) {
-					t.Fatalf("slot %d, document %d: %+v", i, round, got)
+					return fmt.Errorf("slot %d, document %d: %+v", i, round, got)
 				}
 				if round < window {
 					continue
@@ -133,26 +144,31 @@ func testChurn(t *testing.T, f indexer.Factory) {
 				}
 				s.apply(&old)
 				if got := s.owner[i*31].Blocks(i * 31); got != window*length {
-					t.Fatalf("slot %d, document %d: %d blocks, want %d", i, round, got, window*length)
+					return fmt.Errorf("slot %d, document %d: %d blocks, want %d", i, round, got, window*length)
 				}
 			}
 		}
+		return nil
 	}
-	put(0, 2*window)
+	if err := put(0, 2*window); err != nil {
+		return err
+	}
 	full, fullOwn := footprint(s.index)
-	put(2*window, rounds)
+	if err := put(2*window, rounds); err != nil {
+		return err
+	}
 	later, laterOwn := footprint(s.index)
-	t.Logf("%d blocks: heap %d, own count %d; after more churn %d, %d", slots*window*length, full-base, fullOwn, later-base, laterOwn)
+	logf("%d blocks: heap %d, own count %d; after more churn %d, %d", slots*window*length, full-base, fullOwn, later-base, laterOwn)
 	if later-base > (full-base)*5/4+slack {
-		t.Errorf("the same amount of content took %d bytes and then %d", full-base, later-base)
+		return fmt.Errorf("the same amount of content took %d bytes and then %d", full-base, later-base)
 	}
 	if fullOwn > 0 {
 		if diff := later - base - laterOwn; max(diff, -diff) > (later-base)/8+slack/2 {
-			t.Errorf("the index says that it has %d bytes, the collector says %d", laterOwn, later-base)
+			return fmt.Errorf("the index says that it has %d bytes, the collector says %d", laterOwn, later-base)
 		}
 	}
 	if err := s.index.Check(); err != nil {
-		t.Error(err)
+		return err
 	}
 	// A third of the ranks lose their blocks one document at a time, a third are
 	// cleared, a third detached.
@@ -165,7 +181,7 @@ func testChurn(t *testing.T, f indexer.Factory) {
 				s.apply(&ev)
 			}
 			if got := s.owner[i*31].Blocks(i * 31); got != 0 {
-				t.Fatalf("slot %d: %d blocks are left", i, got)
+				return fmt.Errorf("slot %d: %d blocks are left", i, got)
 			}
 		case 1:
 			ev := on(i*31, cleared)
@@ -175,12 +191,57 @@ func testChurn(t *testing.T, f indexer.Factory) {
 		}
 	}
 	empty, emptyOwn := footprint(s.index)
-	t.Logf("empty: heap %d, own count %d; at the start %d, %d", empty-base, emptyOwn, fresh-base, freshOwn)
+	logf("empty: heap %d, own count %d; at the start %d, %d", empty-base, emptyOwn, fresh-base, freshOwn)
 	if limit := fresh - base + (later-base)/16 + slack; empty-base > limit {
-		t.Errorf("emptied, the index has %d bytes, want at most %d; it had %d when it was full", empty-base, limit, later-base)
+		return fmt.Errorf("emptied, the index has %d bytes, want at most %d; it had %d when it was full", empty-base, limit, later-base)
 	}
 	if err := s.index.Check(); err != nil {
-		t.Error(err)
+		return err
 	}
 	runtime.KeepAlive(s)
+	return nil
+}
+
+// checkRanksAreLinear lets ranks come, hold a block of all and one of their own, and
+// go, and wants 16 times as many to take no more than 24 times the memory on the way:
+// what is copied for each rank that comes or goes shows in what is allocated.
+func checkRanksAreLinear(f indexer.Factory, logf func(format string, args ...any)) error {
+	run := func(n int) (coming, going uint64, err error) {
+		s, err := open(f, 2)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer func() { err = errors.Join(err, s.close()) }()
+		var begun, full, empty runtime.MemStats
+		runtime.ReadMemStats(&begun)
+		for i := range indexer.Slot(n) {
+			s.attach(i, int(i))
+			ev := on(i, store(seqs{1, 2}, locals{1, indexer.LocalHash(i) + 10}))
+			if got := s.apply(&ev); got != (effect{Stored: 2}) {
+				return 0, 0, fmt.Errorf("slot %d: %+v", i, got)
+			}
+		}
+		runtime.ReadMemStats(&full)
+		for k := range indexer.Slot(n) {
+			// In no order, each once: the factor is odd and n a power of two.
+			s.detach(k * 40_503 % indexer.Slot(n))
+		}
+		runtime.ReadMemStats(&empty)
+		return full.TotalAlloc - begun.TotalAlloc, empty.TotalAlloc - full.TotalAlloc, nil
+	}
+	const few, times = 2048, 16
+	coming, going, err := run(few)
+	if err != nil {
+		return err
+	}
+	comingMany, goingMany, err := run(few * times)
+	if err != nil {
+		return err
+	}
+	logf("%d ranks: %d bytes to come, %d to go; %d ranks: %d, %d", few, coming, going, few*times, comingMany, goingMany)
+	const slack = 1 << 20
+	if comingMany > times*3/2*coming+slack || goingMany > times*3/2*going+slack {
+		return fmt.Errorf("%d ranks took %d bytes to come and %d to go, %d times as many took %d and %d: more than linear", few, coming, going, times, comingMany, goingMany)
+	}
+	return nil
 }
