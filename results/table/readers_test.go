@@ -13,7 +13,7 @@ import (
 )
 
 // pythonVariable names a Python that has testdata/requirements.txt.
-const pythonVariable = "KVBENCH_PYTHON"
+const pythonVariable = "TEST_PYTHON"
 
 func python(t *testing.T) string {
 	t.Helper()

@@ -45,13 +45,13 @@ type found struct {
 // program finds the browser.
 func program(t testing.TB) string {
 	t.Helper()
-	name := os.Getenv("KVBENCH_BROWSER")
+	name := os.Getenv("TEST_BROWSER")
 	if name == "" {
 		name = "chromium"
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("no browser to test with: %v; install chromium, or name one in KVBENCH_BROWSER", err)
+		t.Fatalf("no browser to test with: %v; install chromium, or name one in TEST_BROWSER", err)
 	}
 	return path
 }

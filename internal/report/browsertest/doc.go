@@ -4,6 +4,6 @@
 //
 //	go test -tags browser ./internal/report/...
 //
-// Without a browser they fail, and do not skip: KVBENCH_BROWSER names the program,
+// Without a browser they fail, and do not skip: TEST_BROWSER names the program,
 // else chromium is looked for in PATH.
 package browsertest
