@@ -1,7 +1,7 @@
 package indexer
 
 import (
-	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +88,7 @@ type Pool struct {
 	homes    map[Rank]int // event thread by rank, gone ranks included
 	load     []int        // number of ranks by event thread
 	slots    []slotInfo
-	free     []Slot
+	free     slotHeap
 	tracking bool
 	err      error
 
@@ -247,8 +247,6 @@ func (p *Pool) allot(ranks []Rank) (out []Slot, byThread [][]placement, err erro
 			return !known
 		})
 	}
-	// Low slots first, in whatever order they were given up.
-	slices.SortFunc(p.free, func(a, b Slot) int { return cmp.Compare(b, a) })
 	byThread = make([][]placement, len(p.threads))
 	out = make([]Slot, len(ranks))
 	for i, rank := range ranks {
@@ -297,13 +295,11 @@ func (p *Pool) home(rank Rank) (int, error) {
 
 // newSlot takes a free slot for a thread; allot has seen that there is one.
 func (p *Pool) newSlot(thread int) Slot {
-	n := len(p.free)
-	if n == 0 {
+	if len(p.free) == 0 {
 		p.slots = append(p.slots, slotInfo{thread: thread})
 		return Slot(len(p.slots) - 1)
 	}
-	slot := p.free[n-1]
-	p.free = p.free[:n-1]
+	slot := heap.Pop(&p.free).(Slot)
 	s := &p.slots[slot]
 	s.thread = thread
 	s.generation++
@@ -333,8 +329,25 @@ func (p *Pool) giveUp(th *eventThread, slots []Slot) {
 		th.detach(slot)
 	}
 	p.mu.Lock()
-	p.free = append(p.free, slots...)
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	for _, slot := range slots {
+		heap.Push(&p.free, slot)
+	}
+}
+
+// slotHeap gives the lowest slot first, in whatever order slots were given up. It is
+// a heap.Interface.
+type slotHeap []Slot
+
+func (h slotHeap) Len() int           { return len(h) }
+func (h slotHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h slotHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *slotHeap) Push(slot any)     { *h = append(*h, slot.(Slot)) }
+func (h *slotHeap) Pop() any {
+	last := len(*h) - 1
+	slot := (*h)[last]
+	*h = (*h)[:last]
+	return slot
 }
 
 // publish makes the membership visible to the readers of resident counts. The

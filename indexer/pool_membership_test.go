@@ -3,6 +3,7 @@ package indexer
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -144,6 +145,41 @@ func TestGoneRanksAreForgottenInTheEnd(t *testing.T) {
 	}
 	if n := len(p.slots); n != MaxRanks {
 		t.Errorf("%d slots were used, want %d", n, MaxRanks)
+	}
+}
+
+// TestLowestFreeSlotFirst gives slots up in a random order and takes some of them
+// again one by one, over and over.
+func TestLowestFreeSlotFirst(t *testing.T) {
+	p := newTestPool(t, PoolConfig{Index: &fakeIndex{}, Threads: 2})
+	rng := rand.New(rand.NewPCG(1, 2))
+	const n = 300
+	bySlot := make([]Rank, n) // the zero rank: free
+	next := uint64(1)
+	for range 20 {
+		for slot := range bySlot {
+			if bySlot[slot] != (Rank{}) {
+				continue
+			}
+			rank := Rank{Worker: next}
+			next++
+			if got := mustRegister(t, p, []Rank{rank})[0]; got != Slot(slot) {
+				t.Fatalf("slot %d was given out, want %d, the lowest", got, slot)
+			}
+			bySlot[slot] = rank
+			if rng.IntN(n) == 0 {
+				break
+			}
+		}
+		for _, slot := range rng.Perm(n)[:rng.IntN(n)] {
+			if bySlot[slot] == (Rank{}) {
+				continue
+			}
+			if err := p.Unregister(testContext(t), bySlot[slot]); err != nil {
+				t.Fatal(err)
+			}
+			bySlot[slot] = Rank{}
+		}
 	}
 }
 

@@ -214,19 +214,6 @@ func NoResidentCells(slots int) (cells []*ResidentCell, absent int) {
 	return slices.Repeat([]*ResidentCell{newAbsentCell()}, slots), slots
 }
 
-// Read sets out[slot] to the resident blocks of every slot, AbsentCount where
-// Count is false, slots beyond Len included, and returns how many are absent. It
-// is one load for each count; as with Sum, the counts need not have been true at
-// one moment. It panics if out is shorter than Len.
-func (t *ResidentTable) Read(out []uint32) (absent int) {
-	rest := out[len(t.cells):]
-	for slot := range rest {
-		rest[slot] = AbsentCount
-	}
-	ReadCells(t.cells, out)
-	return len(out) - t.ranks
-}
-
 // ReadCells sets out[i] to the blocks of cell i. It panics if out is shorter.
 func ReadCells(cells []*ResidentCell, out []uint32) {
 	out = out[:len(cells)]
