@@ -36,6 +36,16 @@ func recordedIn(t *testing.T, b *bytes.Buffer, dir string, files ...string) bool
 	return false
 }
 
+// TestTrackingCost keeps the table of what tracking resident blocks costs.
+func TestTrackingCost(t *testing.T) {
+	var b bytes.Buffer
+	if recordedIn(t, &b, "tracking-cost", "manifest.json", "journal.jsonl.gz") {
+		experimentTable(t, &b, "tracking-cost")
+		b.WriteByte('\n')
+	}
+	keepTable(t, "tracking cost", b.Bytes())
+}
+
 // TestInjection keeps the table of the slowness that was put in on purpose.
 func TestInjection(t *testing.T) {
 	var b bytes.Buffer
