@@ -128,14 +128,9 @@ Exit codes: 0 PASS; 1 FAIL; 2 error; 3 UNMEASURABLE; 4 INCONCLUSIVE (see
 	_ = cmd.RegisterFlagCompletionFunc("format", fixed("text", "markdown", "json", "csv"))
 	_ = cmd.RegisterFlagCompletionFunc("inconclusive", fixed("exit", "fail", "warn", "pass"))
 	_ = cmd.RegisterFlagCompletionFunc("metric", fixed(rounds.Metrics()...))
-	cmd.MarkFlagsMutuallyExclusive("sequential", "anytime")
-	cmd.MarkFlagsMutuallyExclusive("sequential", "append")
-	for _, other := range []string{"sequential", "anytime", "append", "self-test"} {
-		cmd.MarkFlagsMutuallyExclusive("baseline", other)
-	}
-	cmd.MarkFlagsMutuallyExclusive("criteria", "metric")
-	cmd.MarkFlagsMutuallyExclusive("criteria", "margin")
-	cmd.MarkFlagsMutuallyExclusive("criteria", "fail-beyond")
+	exclusive(cmd, "sequential", "anytime", "append")
+	exclusive(cmd, "baseline", "sequential", "anytime", "append", "self-test")
+	exclusive(cmd, "criteria", "metric", "margin", "fail-beyond")
 	return cmd
 }
 
@@ -211,10 +206,13 @@ func (f *gateFlags) options() (gate.Options, error) {
 // onlySelfTest refuses flags that a self-test would leave aside.
 func (f *gateFlags) onlySelfTest(cmd *cobra.Command) error {
 	var unused []string
-	cmd.LocalFlags().Visit(func(fl *pflag.Flag) {
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
 		switch fl.Name {
 		case "self-test", "self-test-rounds", "margin", "format", "machine-lock", "machine-lock-file":
 		default:
+			if cmd.InheritedFlags().Lookup(fl.Name) != nil {
+				return
+			}
 			unused = append(unused, "--"+fl.Name)
 		}
 	})
