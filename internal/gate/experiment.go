@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/internal/rounds"
@@ -137,7 +138,7 @@ func look(exp *rounds.Experiment, o Options, n int) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Look.Verdict = r.Verdict
+	r.Look.Verdict, r.Time = r.Verdict, time.Now().UTC().Truncate(time.Second)
 	inherited, err := mergedLooks(exp)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kvbench/kvbench/stats"
 )
@@ -25,14 +26,15 @@ type Input struct {
 
 // Report is the verdict with everything it rests on.
 type Report struct {
-	Schema  string   `json:"schema"`
-	Name    string   `json:"name"`
-	Verdict Verdict  `json:"verdict"`
-	Reasons []string `json:"reasons"`         // why it is not PASS, or why it is unmeasurable
-	Unfit   []string `json:"unfit,omitempty"` // what makes the machine unfit
-	Rounds  int      `json:"rounds"`
-	Planned int      `json:"planned_rounds"`
-	Look    Look     `json:"look"`
+	Schema  string    `json:"schema"`
+	Time    time.Time `json:"time,omitzero"` // of the look, UTC
+	Name    string    `json:"name"`
+	Verdict Verdict   `json:"verdict"`
+	Reasons []string  `json:"reasons"`         // why it is not PASS, or why it is unmeasurable
+	Unfit   []string  `json:"unfit,omitempty"` // what makes the machine unfit
+	Rounds  int       `json:"rounds"`
+	Planned int       `json:"planned_rounds"`
+	Look    Look      `json:"look"`
 	// Before are the other looks that were taken at the experiment, oldest first.
 	Before   []Look          `json:"looks_before,omitempty"`
 	Rows     []RowResult     `json:"rows"`

@@ -9,8 +9,10 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/kvbench/kvbench/internal/text"
@@ -354,6 +356,49 @@ func sample(t *testing.T) *Report {
 	return judge(t, Input{Name: hostile, Rows: rows, Controls: []Control{aa}, Unfit: []string{"steal: 4%"}, Rounds: 20, Planned: 20})
 }
 
+// checkJUnit holds a report to what the schema of Ant's JUnitReport demands beyond that
+// of Jenkins: which attributes are there, and which elements in which order.
+func checkJUnit(t *testing.T, doc string) {
+	t.Helper()
+	attributes := map[string][]string{
+		"testsuite": {"name", "timestamp", "hostname", "tests", "failures", "errors", "skipped", "time"},
+		"testcase":  {"name", "classname", "time"}, "property": {"name", "value"},
+		"failure": {"type", "message"}, "error": {"type", "message"}, "skipped": {"type", "message"},
+	}
+	var top []string
+	var path []string
+	d := xml.NewDecoder(strings.NewReader(doc))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			var has []string
+			for _, a := range x.Attr {
+				has = append(has, a.Name.Local)
+			}
+			if !slices.Equal(has, attributes[x.Name.Local]) {
+				t.Errorf("%s has the attributes %q, want %q", x.Name.Local, has, attributes[x.Name.Local])
+			}
+			if path = append(path, x.Name.Local); len(path) == 2 {
+				top = append(top, x.Name.Local)
+			}
+			if len(path) == 3 && path[1] == "testcase" && !slices.Contains([]string{"failure", "error", "skipped"}, path[2]) {
+				t.Errorf("a test case holds %s", path[2])
+			}
+		case xml.EndElement:
+			path = path[:len(path)-1]
+		}
+	}
+	if got, want := slices.Compact(top), []string{"properties", "testcase", "system-out", "system-err"}; !slices.Equal(got, want) {
+		t.Errorf("the suite holds %q, want %q", got, want)
+	}
+}
+
 func TestFormats(t *testing.T) {
 	r := sample(t)
 	write := func(f func(io.Writer) error) string {
@@ -363,9 +408,15 @@ func TestFormats(t *testing.T) {
 		}
 		return b.String()
 	}
+	r.Time = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	junit := write(r.WriteJUnit)
 	var suite junitSuite
-	if err := xml.Unmarshal([]byte(write(r.WriteJUnit)), &suite); err != nil {
+	if err := xml.Unmarshal([]byte(junit), &suite); err != nil {
 		t.Fatal(err)
+	}
+	checkJUnit(t, junit)
+	if suite.Timestamp != "2026-01-02T03:04:05" || len(suite.Properties) != 2 || suite.Properties[0].Value != "UNMEASURABLE" || !strings.Contains(suite.Out, "good head/base: median 1") {
+		t.Errorf("JUnit: %+v", suite)
 	}
 	if suite.Tests != 6 || suite.Failures != 1 || suite.Errors != 3 || suite.Skipped != 1 || suite.Cases[1].Failure.Type != "PerformanceRegression" {
 		t.Errorf("JUnit: %+v", suite)

@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,36 +239,58 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return out.Error()
 }
 
+// The elements and attributes are those that both the schema of Ant's JUnitReport and
+// that of Jenkins accept; Ant's demands the order, and those that are empty here.
 type junitSuite struct {
-	XMLName  xml.Name    `xml:"testsuite"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Errors   int         `xml:"errors,attr"`
-	Skipped  int         `xml:"skipped,attr"`
-	Cases    []junitCase `xml:"testcase"`
+	XMLName    xml.Name        `xml:"testsuite"`
+	Name       string          `xml:"name,attr"`
+	Timestamp  string          `xml:"timestamp,attr"`
+	Host       string          `xml:"hostname,attr"`
+	Tests      int             `xml:"tests,attr"`
+	Failures   int             `xml:"failures,attr"`
+	Errors     int             `xml:"errors,attr"`
+	Skipped    int             `xml:"skipped,attr"`
+	Seconds    string          `xml:"time,attr"`
+	Properties []junitProperty `xml:"properties>property"`
+	Cases      []junitCase     `xml:"testcase"`
+	Out        string          `xml:"system-out"`
+	Err        string          `xml:"system-err"`
+}
+
+type junitProperty struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
 }
 
 type junitCase struct {
 	Name      string        `xml:"name,attr"`
 	ClassName string        `xml:"classname,attr"`
+	Seconds   string        `xml:"time,attr"`
 	Failure   *junitProblem `xml:"failure"`
 	Error     *junitProblem `xml:"error"`
 	Skipped   *junitProblem `xml:"skipped"`
-	Out       string        `xml:"system-out,omitempty"`
 }
 
 type junitProblem struct {
-	Type    string `xml:"type,attr,omitempty"`
+	Type    string `xml:"type,attr"`
 	Message string `xml:"message,attr"`
 }
 
 // WriteJUnit writes one test case for each row and control: FAIL is a failure,
-// UNMEASURABLE an error, INCONCLUSIVE skipped.
+// UNMEASURABLE an error, INCONCLUSIVE skipped. The time of the suite is that of the
+// look; its tests take none, since the trials ran before.
 func (r *Report) WriteJUnit(w io.Writer) error {
-	s := junitSuite{Name: "kvbench gate " + clean(r.Name)}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "localhost" // as the schema says
+	}
+	s := junitSuite{
+		Name: "kvbench gate " + clean(r.Name), Timestamp: r.Time.UTC().Format("2006-01-02T15:04:05"), Host: clean(name), Seconds: "0",
+		Properties: []junitProperty{{"verdict", string(r.Verdict)}, {"look", clean(r.lookText())}},
+	}
+	var page strings.Builder
 	add := func(name string, v Verdict, message, out string) {
-		c := junitCase{Name: clean(name), ClassName: "kvbench.gate", Out: clean(out)}
+		c := junitCase{Name: clean(name), ClassName: "kvbench.gate", Seconds: "0"}
 		p := &junitProblem{Message: clean(message)}
 		switch v {
 		case Fail:
@@ -279,11 +302,15 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 			c.Error = p
 			s.Errors++
 		case Inconclusive:
+			p.Type = "Inconclusive"
 			c.Skipped = p
 			s.Skipped++
 		}
 		s.Tests++
 		s.Cases = append(s.Cases, c)
+		if out != "" {
+			fmt.Fprintf(&page, "%s: %s\n", name, out)
+		}
 	}
 	for i := range r.Rows {
 		row := &r.Rows[i]
@@ -305,6 +332,7 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 			break
 		}
 	}
+	s.Out = clean(page.String())
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
@@ -313,7 +341,7 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 	if err := enc.Encode(s); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, "\n")
+	_, err = io.WriteString(w, "\n")
 	return err
 }
 
