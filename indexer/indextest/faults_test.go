@@ -1,8 +1,14 @@
 package indextest
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/kvbench/kvbench/indexer"
@@ -296,6 +302,45 @@ func TestEachFaultIsFound(t *testing.T) {
 	for _, test := range tests {
 		if failed[test.name] == 0 {
 			t.Errorf("no published fault fails %q", test.name)
+		}
+	}
+}
+
+// TestFaultsAreDocumented wants the page on writing an index to name every test of a
+// published fault, and every other test that it names to exist.
+func TestFaultsAreDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/writing-an-index.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, ok := strings.Cut(string(data), "\n## What published indexes are known to get wrong\n")
+	if !ok {
+		t.Fatal("the page has no such section")
+	}
+	for _, test := range faultTests() {
+		if !strings.Contains(page, strconv.Quote(test.name)) {
+			t.Errorf("%q is not named", test.name)
+		}
+	}
+	var code strings.Builder
+	err = filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test[A-Za-z]+)(?:/([A-Za-z]+))?`").FindAllStringSubmatch(page, -1)
+	if len(named) < 20 {
+		t.Errorf("%d tests are named by their functions", len(named))
+	}
+	for _, m := range named {
+		if !strings.Contains(code.String(), "func "+m[1]+"(") || m[2] != "" && !strings.Contains(code.String(), fmt.Sprintf("t.Run(%q,", m[2])) {
+			t.Errorf("there is no test %s", m[0])
 		}
 	}
 }
