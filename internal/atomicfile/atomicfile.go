@@ -175,6 +175,24 @@ func checkTarget(path string, overwrite bool) error {
 	return nil
 }
 
+// Clean removes from a folder what processes that were killed left of files which
+// they had begun. Nobody may be writing in the folder meanwhile.
+func Clean(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if ok, _ := filepath.Match(".kvbench-????????.tmp", e.Name()); !ok || !e.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // createBeside makes a new file in the folder of path. Unlike os.CreateTemp it
 // gives the file the permissions that a file gets by default.
 func createBeside(path string) (*os.File, error) {

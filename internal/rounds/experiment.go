@@ -310,6 +310,9 @@ func Create(ctx context.Context, dir string, plan *Plan, p trial.Progress) (e *E
 	if err := e.mayBegin(); err != nil {
 		return nil, nil, err
 	}
+	if err := atomicfile.Clean(e.Dir); err != nil {
+		return nil, nil, err
+	}
 	in := plan.Work
 	c, warnings, err := trial.Open(ctx, in, p)
 	if err != nil {

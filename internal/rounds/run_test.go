@@ -598,9 +598,17 @@ func TestNamedFiles(t *testing.T) {
 
 func TestCreateRefuses(t *testing.T) {
 	e := create(t, fakePlan(t, 1, fake(t, "a", "")))
-	// Nothing was measured, so it may be begun anew.
+	// Nothing was measured, so it may be begun anew, without what a killed process
+	// left of its corpus.
+	torn := e.path(".kvbench-0123abcd.tmp")
+	if err := os.WriteFile(torn, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := Create(context.Background(), e.Dir, fakePlan(t, 1, fake(t, "b", "")), noProgress{}); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(torn); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
 	}
 	e, err := Open(e.Dir)
 	if err != nil {
@@ -712,5 +720,66 @@ func TestFullDiskForReal(t *testing.T) {
 	}
 	if err != nil || !again.Done() || !slices.Equal(steps(again)[:len(before)], before) {
 		t.Errorf("%v: done %v", err, again.Done())
+	}
+}
+
+// TestKilledAtEveryCall kills kvbench, and only it, in calls on its journal, as strace
+// can; afterwards it goes on, and what it says is what it would have said.
+func TestKilledAtEveryCall(t *testing.T) {
+	skipIfSlow(t)
+	strace, err := exec.LookPath("strace")
+	if err == nil {
+		err = exec.Command(strace, "-qq", "-o", "/dev/null", "-e", "trace=fsync", "true").Run()
+	}
+	if err != nil {
+		t.Skipf("no strace that may trace: %v", err)
+	}
+	plan := func() *Plan {
+		p := fakePlan(t, 2, fake(t, "a", ""), fake(t, "b", "--value 90"))
+		p.Metrics = []string{"rates.achieved_block_ops_per_sec"}
+		return p
+	}
+	said := func(e *Experiment) string {
+		a, err := e.Analyse(AnalyseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := a.Write(&b, CSV); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	whole := create(t, plan())
+	if err := run(t, whole); err != nil {
+		t.Fatal(err)
+	}
+	for _, inject := range []string{
+		"ftruncate:signal=KILL", "pwrite64:signal=KILL", "pwrite64:signal=KILL:when=2", "fsync:signal=KILL:when=2",
+		"pwrite64:error=ENOSPC:when=3", "fsync:error=EIO:when=2",
+	} {
+		t.Run(inject, func(t *testing.T) {
+			t.Parallel()
+			e := create(t, plan())
+			call, _, _ := strings.Cut(inject, ":")
+			out, err := exec.Command(strace, "-f", "-qq", "-o", "/dev/null", "-P", e.path(journalName),
+				"-e", "trace="+call, "-e", "inject="+inject, os.Args[0], "fake-parent", e.Dir).CombinedOutput()
+			if err == nil {
+				t.Fatalf("it was not disturbed: %s", out)
+			}
+			if e, err = Open(e.Dir); err != nil {
+				t.Fatal(err)
+			}
+			before := steps(e)
+			if err := run(t, e); err != nil {
+				t.Fatal(err)
+			}
+			if got := steps(e); !slices.Equal(got, steps(whole)) || !slices.Equal(got[:len(before)], before) {
+				t.Errorf("%v, want %v", got, steps(whole))
+			}
+			if got, want := said(e), said(whole); got != want {
+				t.Errorf("%s\nwant\n%s", got, want)
+			}
+		})
 	}
 }

@@ -515,8 +515,9 @@ func (m Metric) BenchUnit() string {
 }
 
 // WriteBenchfmt writes the metrics of an analysis for every valid trial in the Go
-// benchmark format, in the order in which they ran. benchstat -col /variant compares
-// them, without their pairing. It makes a table of its own for each configuration, so
+// benchmark format: those of the base, then of the other variants, each in the order
+// in which they ran. benchstat -col /variant compares the others with the base, which
+// it takes to be what comes first, without their pairing. It makes a table of its own for each configuration, so
 // that has the corpus and the CPU alone.
 func (e *Experiment) WriteBenchfmt(w io.Writer, a *Analysis) error {
 	s := &sample{e: e, rounds: a.Planned}
@@ -534,30 +535,42 @@ func (e *Experiment) WriteBenchfmt(w io.Writer, a *Analysis) error {
 			}
 		}
 	}
-	for i := range e.Trials {
-		t := &e.Trials[i]
-		f, ok := s.of[t]
-		if !ok || s.last[t.Variant][t.Round] != t {
-			continue
+	names := e.Manifest.names()
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch e.Manifest.Base {
+		case a:
+			return -1
+		case b:
+			return 1
 		}
-		res := &benchfmt.Result{
-			Config: []benchfmt.Config{
-				{Key: "corpus", Value: []byte(a.Corpus), File: true},
-				{Key: "cpu", Value: []byte(a.Machine), File: true},
-			},
-			Name:  benchfmt.Name("Replay/variant=" + t.Variant),
-			Iters: 1,
-		}
-		for _, m := range a.metrics() {
-			if v, why := m.read(t, f); why == "" {
-				res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: units[m.Path]})
+		return 0
+	})
+	for _, variant := range names {
+		for i := range e.Trials {
+			t := &e.Trials[i]
+			f, ok := s.of[t]
+			if !ok || t.Variant != variant || s.last[t.Variant][t.Round] != t {
+				continue
 			}
-		}
-		if len(res.Values) == 0 {
-			continue
-		}
-		if err := out.Write(res); err != nil {
-			return err
+			res := &benchfmt.Result{
+				Config: []benchfmt.Config{
+					{Key: "corpus", Value: []byte(a.Corpus), File: true},
+					{Key: "cpu", Value: []byte(a.Machine), File: true},
+				},
+				Name:  benchfmt.Name("Replay/variant=" + t.Variant),
+				Iters: 1,
+			}
+			for _, m := range a.metrics() {
+				if v, why := m.read(t, f); why == "" {
+					res.Values = append(res.Values, benchfmt.Value{Value: v, Unit: units[m.Path]})
+				}
+			}
+			if len(res.Values) == 0 {
+				continue
+			}
+			if err := out.Write(res); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
