@@ -360,8 +360,18 @@ func TestNothingReadable(t *testing.T) {
 	if r.Verdict != Unknown {
 		t.Errorf("%s: %+v", r.Verdict, r.With(Unfit))
 	}
-	if fit := r.With(Fit); len(fit) > 4 {
+	if fit := r.With(Fit); len(fit) > 3 {
 		t.Errorf("claims %+v", fit)
+	}
+	for _, f := range r.With(Unknown, Doubtful, Unfit) {
+		if f.Remedy == "" {
+			t.Errorf("%s is %s and says nothing to do about it", f.Name, f.Verdict)
+		}
+	}
+	// Without /sys and /proc altogether only the mask is known.
+	r = check(t, fstest.MapFS{}, func(o *Options) { o.probe, o.NoProbe, o.Allowed = nil, true, []int{0, 1} })
+	if fit := r.With(Fit); r.Verdict != Unknown || len(fit) != 1 || fit[0].Name != "affinity" {
+		t.Errorf("%s, claims %+v", r.Verdict, fit)
 	}
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
@@ -369,6 +379,28 @@ func TestNothingReadable(t *testing.T) {
 	}
 	if s, err := r.Suggest(8); err != nil || s.TooSmall == "" || s.Flags() != "" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestMemoryOfAnotherNode: threads on one node whose memory may come only of another.
+func TestMemoryOfAnotherNode(t *testing.T) {
+	for allowed, want := range map[string]Verdict{"0": Fit, "0-1": Fit, "1": Doubtful, "": Fit, "?": Fit} {
+		root := machine(t, "numa")
+		if allowed != "" {
+			root["proc/self/status"] = &fstest.MapFile{Data: []byte("Name:\tkvbench\nMems_allowed_list:\t" + allowed + "\n")}
+		}
+		r := check(t, root, nil)
+		first := r.Layout.Nodes[0]
+		cpus, err := ParseCPUs(first.CPUs)
+		if err != nil || first.Node != 0 {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		r = check(t, root, func(o *Options) {
+			o.CPUs = slices.DeleteFunc(cpus, func(c int) bool { return !slices.Contains(onlineOn(t, root), c) })
+		})
+		if f, _ := r.Find("numa"); f.Verdict != want {
+			t.Errorf("memory of %q: %+v, want %s", allowed, f, want)
+		}
 	}
 }
 

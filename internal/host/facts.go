@@ -92,6 +92,7 @@ type Layout struct {
 	AllowedCPUs   string `json:"allowed_cpus"`    // CPU list that this process may use
 	AllowedCores  int    `json:"allowed_cores"`   // physical cores of these; 0: unknown
 	CpusetCPUs    string `json:"cgroup_cpu_list"` // CPU list that the cgroup may use; "": it does not say
+	MemoryNodes   string `json:"memory_nodes"`    // list of the nodes whose memory the process may use; "": the kernel does not say
 	// Why cores are unknown; "" if they are known.
 	Problem string    `json:"problem,omitempty"`
 	CPUs    []CPUInfo `json:"cpus"`       // online, ascending
@@ -145,6 +146,7 @@ func readLayout(root fs.FS, allowed []int) Layout {
 		SMT:         line(root, sysCPU+"smt/control"),
 		AllowedCPUs: FormatCPUs(allowed),
 		CpusetCPUs:  cpuset(root),
+		MemoryNodes: memoryNodes(root),
 		CPUs:        []CPUInfo{},
 		Caches:      []Cache{},
 		Nodes:       readNodes(root),
@@ -208,6 +210,17 @@ func cpuset(root fs.FS) string {
 		}
 		if list := line(root, name); list != "" {
 			return list
+		}
+	}
+	return ""
+}
+
+// memoryNodes returns the memory nodes that the process may use, which is what cgroups
+// and cpusets of either version come to.
+func memoryNodes(root fs.FS) string {
+	for l := range strings.Lines(file(root, "proc/self/status")) {
+		if list, ok := strings.CutPrefix(l, "Mems_allowed_list:"); ok {
+			return strings.TrimSpace(list)
 		}
 	}
 	return ""

@@ -188,12 +188,21 @@ func (j *judgement) numa() {
 	switch {
 	case len(nodes) == 0:
 		j.say("numa", Unknown, "compare with numactl --hardware", "the kernel does not say")
+	case len(nodes) == 1 && !j.mayUseMemoryOf(nodes[0]):
+		j.say("numa", Doubtful, "let the cgroup use the memory of the CPUs' node (cpuset.mems), or take CPUs of another node",
+			"the CPUs lie on node %d, and memory may come only of %s, which is slower", nodes[0], l.MemoryNodes)
 	case len(nodes) == 1:
 		j.say("numa", Fit, "", "all on node %d of %s", nodes[0], plural(len(l.Nodes), "node"))
 	default:
 		j.say("numa", Doubtful, "take the CPUs and the memory of one node: kvbench host --suggest, numactl --membind",
 			"the CPUs lie on %s of %d, and memory of another node is slower", plural(len(nodes), "node"), len(l.Nodes))
 	}
+}
+
+// mayUseMemoryOf says whether a node's memory is allowed, as far as is known.
+func (j *judgement) mayUseMemoryOf(node int) bool {
+	list, err := ParseCPUs(j.r.Layout.MemoryNodes) // a list of nodes has the same form
+	return err != nil || slices.Contains(list, node)
 }
 
 func (j *judgement) pressure() {
@@ -250,7 +259,7 @@ func (j *judgement) load() {
 func (j *judgement) steal() {
 	steal, ok := j.r.State.Checked.Steal()
 	if !ok {
-		j.say("steal", Unknown, "", "the kernel does not say")
+		j.say("steal", Unknown, "mount /proc", "the kernel does not say")
 		return
 	}
 	v := Fit
@@ -265,12 +274,16 @@ func (j *judgement) steal() {
 		"the hypervisor took %.2f%% of a CPU (limit %.1f%%)%s", 100*steal, 100*stealDoubtful, text)
 }
 
-const notTried = "not tried out"
+// What was not tried out, and how it is.
+const (
+	notTried = "not tried out"
+	tryOut   = "leave --no-probe out"
+)
 
 func (j *judgement) burnIn() {
 	m := &j.r.Measured
 	if len(m.CPUs) == 0 {
-		j.say("burn_in", Unknown, "", notTried)
+		j.say("burn_in", Unknown, tryOut, notTried)
 		return
 	}
 	worst := slices.MaxFunc(m.CPUs, func(a, b CPUProbe) int { return cmpFloat(a.Spread, b.Spread) })
@@ -307,7 +320,7 @@ func cmpFloat(a, b float64) int {
 func (j *judgement) stalls() {
 	m := &j.r.Measured
 	if len(m.CPUs) == 0 {
-		j.say("stalls", Unknown, "", notTried)
+		j.say("stalls", Unknown, tryOut, notTried)
 		return
 	}
 	worst := slices.MaxFunc(m.CPUs, func(a, b CPUProbe) int { return cmpFloat(a.StallShare(), b.StallShare()) })
@@ -330,7 +343,7 @@ func round(ns int64) time.Duration {
 func (j *judgement) timer() {
 	t := j.r.Measured.TimerLateNS
 	if t.N == 0 {
-		j.say("timer", Unknown, "", notTried)
+		j.say("timer", Unknown, tryOut, notTried)
 		return
 	}
 	v := Fit
@@ -344,7 +357,7 @@ func (j *judgement) timer() {
 func (j *judgement) clockRead() {
 	ns := j.r.Measured.ClockReadNS
 	if ns == 0 {
-		j.say("clock_read", Unknown, "", notTried)
+		j.say("clock_read", Unknown, tryOut, notTried)
 		return
 	}
 	v := Fit
@@ -389,7 +402,7 @@ func (j *judgement) throttling() {
 	case n == unknown && j.r.Settings.CPUQuota == "max":
 		j.say("throttling", Fit, "", "no quota, so none")
 	case n == unknown:
-		j.say("throttling", Unknown, "", "the cgroup does not say")
+		j.say("throttling", Unknown, "mount /sys/fs/cgroup", "the cgroup does not say")
 	case n > 0:
 		j.say("throttling", Unfit, "raise the CPU limit or lower the number of threads",
 			"the CPU quota stopped this cgroup in %s", plural(int(n), "period"))
@@ -401,7 +414,7 @@ func (j *judgement) throttling() {
 func (j *judgement) thermal() {
 	switch n := j.r.State.Checked.ThermalThrottles; {
 	case n == unknown:
-		j.say("thermal", Unknown, "", "the CPUs do not say (most virtual machines and AMD)")
+		j.say("thermal", Unknown, "watch the heat where it can be seen, on the host of the virtual machine", "the CPUs do not say (most virtual machines and AMD)")
 	case n > 0:
 		j.say("thermal", Unfit, "let it cool down, improve the cooling, turn turbo off", "cores were slowed for their heat %s", plural(int(n), "time"))
 	default:
@@ -414,7 +427,7 @@ func (j *judgement) swap() {
 	in, out := c.SwapInPages, c.SwapOutPages
 	switch {
 	case in == unknown || out == unknown:
-		j.say("swap", Unknown, "", "no /proc/vmstat")
+		j.say("swap", Unknown, "mount /proc", "no /proc/vmstat")
 	case in+out > 0:
 		j.say("swap", Unfit, "free memory, or turn swap off (swapoff -a)", "%d pages came in and %d went out", in, out)
 	default:
@@ -446,7 +459,7 @@ func (j *judgement) governor() {
 	s := &j.r.Settings
 	switch {
 	case len(s.Governors) == 0:
-		j.say("governor", Unknown, "", "no cpufreq (most virtual machines)")
+		j.say("governor", Unknown, "set it on the host of the virtual machine; else rely on burn_in", "no cpufreq (most virtual machines)")
 	case len(s.Governors) == 1 && s.Governors[0] == "performance":
 		j.say("governor", Fit, "", "performance (%s)", s.Driver)
 	default:
@@ -457,7 +470,7 @@ func (j *judgement) governor() {
 func (j *judgement) turbo() {
 	switch j.r.Settings.Turbo {
 	case "":
-		j.say("turbo", Unknown, "", "no such switch (most virtual machines)")
+		j.say("turbo", Unknown, "turn it off on the host of the virtual machine; else rely on burn_in", "no such switch (most virtual machines)")
 	case "off":
 		j.say("turbo", Fit, "", "off")
 	default:
@@ -469,7 +482,7 @@ func (j *judgement) turbo() {
 func (j *judgement) frequency() {
 	s := &j.r.State
 	if len(s.FrequencyMHz) == 0 || len(s.FrequencyMHz) != len(s.FrequencyAfterMHz) {
-		j.say("frequency", Unknown, "", "no cpufreq (most virtual machines)")
+		j.say("frequency", Unknown, "fix it on the host of the virtual machine; else rely on burn_in", "no cpufreq (most virtual machines)")
 		return
 	}
 	worst := 0.0
@@ -487,9 +500,16 @@ func (j *judgement) frequency() {
 
 func abs(v float64) float64 { return max(v, -v) }
 
+// sysSeen says whether /sys was there to be read.
+func (j *judgement) sysSeen() bool { return j.r.Layout.LogicalCPUs > 0 }
+
 func (j *judgement) power() {
 	switch j.r.Settings.Power {
 	case "":
+		if !j.sysSeen() {
+			j.say("power", Unknown, "mount /sys", "the kernel does not say")
+			return
+		}
 		j.say("power", Fit, "", "no battery in use")
 	case "battery":
 		j.say("power", Doubtful, "plug it in", "on battery, which slows CPUs")
@@ -503,7 +523,7 @@ func (j *judgement) power() {
 func (j *judgement) hugePages() {
 	s := &j.r.Settings
 	if s.THP == "" {
-		j.say("huge_pages", Unknown, "", "the kernel does not say")
+		j.say("huge_pages", Unknown, "mount /sys", "the kernel does not say")
 		return
 	}
 	j.say("huge_pages", Fit, "", "transparent: %s, defrag %s", s.THP, orUnknown(s.THPDefrag))
@@ -522,6 +542,10 @@ func (j *judgement) aslr() {
 
 func (j *judgement) isolation() {
 	s := &j.r.Settings
+	if s.Isolated == "" && s.NoHzFull == "" && !j.sysSeen() {
+		j.say("isolation", Unknown, "mount /sys", "the kernel does not say")
+		return
+	}
 	if s.Isolated == "" && s.NoHzFull == "" {
 		j.say("isolation", Fit, "", "no CPU is kept free by the kernel (isolcpus, nohz_full); not needed, it helps")
 		return
@@ -547,6 +571,10 @@ func vendor(h string) string {
 func (j *judgement) hypervisor() {
 	if h := j.r.Identity.Hypervisor; h != "" {
 		j.say("hypervisor", Doubtful, "measure on a machine of its own; else repeat on several instances", "a virtual machine%s: its neighbours may take CPU and caches unseen", vendor(h))
+		return
+	}
+	if j.r.Identity.CPUModel == "" && j.r.Identity.MemoryBytes == 0 {
+		j.say("hypervisor", Unknown, "mount /proc", "the kernel does not say")
 		return
 	}
 	j.say("hypervisor", Fit, "", "none seen")

@@ -28,7 +28,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, group := range []struct {
 		findings []Finding
 		remedy   bool
-	}{{unfit, true}, {doubtful, true}, {unknown, false}, {r.With(Fit), false}} {
+	}{{unfit, true}, {doubtful, true}, {unknown, true}, {r.With(Fit), false}} {
 		if len(group.findings) > 0 {
 			b.Line("")
 		}
