@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kvbench/kvbench/internal/host"
@@ -272,18 +273,31 @@ func input(exp *rounds.Experiment, o Options, n int) (Input, error) {
 	return in, nil
 }
 
-// unfit lists what the host checks of the sessions call unfit, each once.
+// unfit lists what the host checks of the sessions call unfit, and what happened to
+// the machine between them, each once.
 func unfit(exp *rounds.Experiment) []string {
 	var out []string
+	add := func(name, detail string) {
+		if !slices.ContainsFunc(out, func(s string) bool { return strings.HasPrefix(s, name+":") }) {
+			out = append(out, name+": "+detail)
+		}
+	}
 	for _, s := range exp.Sessions {
 		for _, report := range []*host.Report{s.Host, s.HostAtEnd} {
 			if report == nil {
 				continue
 			}
 			for _, f := range report.With(host.Unfit) {
-				if !slices.ContainsFunc(out, func(s string) bool { return len(s) > len(f.Name) && s[:len(f.Name)+1] == f.Name+":" }) {
-					out = append(out, f.Name+": "+f.Detail)
-				}
+				add(f.Name, f.Detail)
+			}
+		}
+		if s.Host == nil || s.HostAtEnd == nil {
+			continue
+		}
+		// Trials keep CPUs busy themselves, so pressure meanwhile is not judged.
+		for _, c := range host.Compare(s.Host, s.HostAtEnd, false) {
+			if c.Verdict == host.Unfit {
+				add(c.Name, "while the rounds ran, "+c.Detail)
 			}
 		}
 	}
