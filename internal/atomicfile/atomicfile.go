@@ -183,7 +183,7 @@ func Clean(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if ok, _ := filepath.Match(".kvbench-????????.tmp", e.Name()); !ok || !e.Type().IsRegular() {
+		if !Unfinished(e.Name()) || !e.Type().IsRegular() {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
@@ -191,6 +191,12 @@ func Clean(dir string) error {
 		}
 	}
 	return nil
+}
+
+// Unfinished says whether a name is one of files that are not at their path yet.
+func Unfinished(name string) bool {
+	ok, _ := filepath.Match(".kvbench-????????.tmp", name)
+	return ok
 }
 
 // createBeside makes a new file in the folder of path. Unlike os.CreateTemp it

@@ -395,3 +395,35 @@ func TestMove(t *testing.T) {
 		}
 	}
 }
+
+// TestClean removes what was left unfinished, and nothing else.
+func TestClean(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".kvbench-0123abcd.tmp", ".kvbench-long-name.tmp", ".kvbench", "kvbench-0123abcd.tmp", "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".kvbench-01234567.tmp"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Create(filepath.Join(dir, "half"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Clean(dir); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if want := ".kvbench .kvbench-01234567.tmp .kvbench-long-name.tmp kvbench-0123abcd.tmp x"; err != nil || strings.Join(got, " ") != want {
+		t.Errorf("%q, %v, want %s", got, err, want)
+	}
+	_ = f.Abort()
+	if err := Clean(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a folder that is missing was cleaned")
+	}
+}

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -21,6 +18,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/internal/buildinfo"
+	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/internal/replay/corpus"
 	"github.com/kvbench/kvbench/internal/replay/trial"
@@ -133,10 +131,7 @@ type Entrant struct {
 }
 
 // File is a file with the hash of its content.
-type File struct {
-	Path   string `json:"path"`
-	SHA256 string `json:"sha256"`
-}
+type File = fileid.File
 
 // Work is the corpus and how it was made.
 type Work struct {
@@ -339,7 +334,7 @@ func (m *Manifest) enter(v Variant, hashes map[string]string) (Entrant, error) {
 	if e.SHA256, err = hashOnce(e.Path, hashes); err != nil {
 		return e, err
 	}
-	for _, path := range namedFiles(m.words(&v), m.Dir) {
+	for _, path := range fileid.Named(m.words(&v), m.Dir) {
 		sum, err := hashOnce(path, hashes)
 		if err != nil {
 			return e, err
@@ -375,24 +370,11 @@ func hashOnce(path string, known map[string]string) (string, error) {
 	if sum, ok := known[path]; ok {
 		return sum, nil
 	}
-	sum, err := hashFile(path)
+	sum, err := fileid.Hash(path)
 	if err == nil {
 		known[path] = sum
 	}
 	return sum, err
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read %s: %w", path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // work says what the corpus is made of. Whether it is a corpus already is known

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kvbench/kvbench/internal/fileid"
 )
 
 // MergedNote is the name of the note with Merged that a merged experiment has.
@@ -77,7 +79,7 @@ func Merge(dir string, from []*Experiment) ([]Merged, error) {
 				return nil, &MergeError{e.Dir, other.Dir, "they have a trial in common, so one is a copy of the other or was merged before"}
 			}
 		}
-		sum, err := hashFile(e.path(manifestName))
+		sum, err := fileid.Hash(e.path(manifestName))
 		if err != nil {
 			return nil, err
 		}

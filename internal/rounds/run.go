@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
 )
@@ -130,10 +131,10 @@ type runner struct {
 	cpus pinning
 
 	frame    frame
-	seen     map[string]fs.FileInfo // programs as they were hashed
-	previous string                 // variant
-	took     time.Duration          // by the trials of this session, waits included
-	trials   int                    // of this session
+	watch    fileid.Watch  // of programs and files
+	previous string        // variant
+	took     time.Duration // by the trials of this session, waits included
+	trials   int           // of this session
 }
 
 func (r *runner) run(ctx context.Context) (err error) {
@@ -272,14 +273,11 @@ func (r *runner) hopeless(t *Trial) error {
 
 // remember notes what the files look like that CheckSame has hashed.
 func (r *runner) remember() error {
-	r.seen = map[string]fs.FileInfo{}
 	for _, v := range r.e.Manifest.Variants {
 		for _, f := range append(slices.Clone(v.Files), v.program()) {
-			info, err := os.Stat(f.Path)
-			if err != nil {
+			if err := r.watch.Trust(f.Path); err != nil {
 				return err
 			}
-			r.seen[f.Path] = info
 		}
 	}
 	return nil
@@ -290,7 +288,7 @@ func (v *Entrant) program() File { return File{Path: v.Path, SHA256: v.SHA256} }
 // unchanged finds a program that was replaced since it was hashed, as by a build.
 func (r *runner) unchanged() error {
 	for _, v := range r.e.Manifest.Variants {
-		if sum, changed := r.changed(v.program()); changed {
+		if sum, changed := r.watch.Changed(v.program()); changed {
 			return &ChangedError{Dir: r.e.Dir, Differences: []Difference{{Field: v.Path, What: fmt.Sprintf("the program of variant %s, %s, SHA-256", v.Name, v.Path), Was: v.SHA256, Is: sum}}}
 		}
 	}

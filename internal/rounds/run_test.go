@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -587,7 +588,7 @@ func TestNamedFiles(t *testing.T) {
 	var got []string
 	for _, f := range m.Variants[0].Files {
 		got = append(got, f.Path)
-		if want, err := hashFile(f.Path); err != nil || f.SHA256 != want {
+		if want, err := fileid.Hash(f.Path); err != nil || f.SHA256 != want {
 			t.Errorf("%v: %v", f, err)
 		}
 	}

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kvbench/kvbench/internal/atomicfile"
+	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/wholefile"
 	"github.com/kvbench/kvbench/results"
 )
@@ -51,13 +53,19 @@ func create(dir string, plan Plan) (*folder, error) {
 	if _, err := os.Stat(filepath.Join(dir, planName)); err == nil {
 		return nil, fmt.Errorf("%s holds a sweep already; pass --resume to go on with it, or choose another folder", dir)
 	}
-	if len(entries) > 0 {
-		return nil, fmt.Errorf("%s is not empty; choose another folder", dir)
+	for _, e := range entries {
+		if !ofNothing(dir, e) {
+			return nil, fmt.Errorf("%s is not empty, and %s in it is of no sweep; choose another folder", dir, e.Name())
+		}
 	}
 	f := &folder{dir: dir, plan: plan, records: map[trialKey]*results.Record{}}
 	if err := f.acquire(); err != nil {
 		return nil, err
 	}
+	if err = atomicfile.Clean(dir); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	// If another process was quicker, its plan is there and is not replaced.
 	err = atomicfile.Write(filepath.Join(dir, planName), false, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -70,6 +78,20 @@ func create(dir string, plan Plan) (*folder, error) {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
+}
+
+// ofNothing says whether an entry is what create leaves when it is killed before the
+// plan is there.
+func ofNothing(dir string, e os.DirEntry) bool {
+	switch name := e.Name(); name {
+	case lockName:
+		return true
+	case recordDir, workDir:
+		in, err := os.ReadDir(filepath.Join(dir, name))
+		return err == nil && len(in) == 0
+	default:
+		return atomicfile.Unfinished(name)
+	}
 }
 
 // What the files of a sweep are at most, in bytes.
@@ -117,7 +139,12 @@ func samePlan(stored []byte, plan Plan) error {
 	maps.Copy(names, now)
 	var differs []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if a, b := compact(old[name]), compact(now[name]); a != b {
+		a, b := compact(old[name]), compact(now[name])
+		switch {
+		case a == b:
+		case name == "files":
+			differs = append(differs, otherFiles(old[name], plan.Files)...)
+		default:
 			differs = append(differs, fmt.Sprintf("%s was %s and is %s", name, a, b))
 		}
 	}
@@ -125,6 +152,30 @@ func samePlan(stored []byte, plan Plan) error {
 		return fmt.Errorf("the sweep cannot go on with something else: %s", strings.Join(differs, "; "))
 	}
 	return nil
+}
+
+// otherFiles says which files that flags name are not what they were.
+func otherFiles(stored json.RawMessage, now []fileid.File) []string {
+	was, is := map[string]string{}, map[string]string{}
+	var old []fileid.File
+	if len(stored) > 0 && json.Unmarshal(stored, &old) != nil {
+		return []string{"files was " + compact(stored)}
+	}
+	for _, f := range old {
+		was[f.Path] = f.SHA256
+	}
+	for _, f := range now {
+		is[f.Path] = f.SHA256
+	}
+	paths := maps.Clone(was)
+	maps.Copy(paths, is)
+	var out []string
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		if was[path] != is[path] {
+			out = append(out, fmt.Sprintf("the file %s had the SHA-256 %s and has %s", path, cmp.Or(was[path], "none"), cmp.Or(is[path], "none")))
+		}
+	}
+	return out
 }
 
 func compact(b json.RawMessage) string {
@@ -200,6 +251,10 @@ func (f *folder) readTrials() (torn int64, err error) {
 		return -1, err
 	}
 	whole := b[:bytes.LastIndexByte(b, '\n')+1]
+	// After a loss of power the end of a line may be there without its beginning.
+	if last := bytes.LastIndexByte(bytes.TrimSuffix(whole, []byte("\n")), '\n') + 1; !json.Valid(whole[last:]) {
+		whole = whole[:last]
+	}
 	if f.trials, err = parseJournal(whole); err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
@@ -270,11 +325,17 @@ func (f *folder) add(t Trial) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.journal.Write(append(b, '\n')); err != nil {
+	size, err := f.journal.Seek(0, io.SeekEnd)
+	if err != nil {
 		return err
 	}
-	if err := f.journal.Sync(); err != nil {
-		return err
+	_, err = f.journal.Write(append(b, '\n'))
+	if err == nil {
+		err = f.journal.Sync()
+	}
+	if err != nil {
+		// Half a line would only be in the way.
+		return fmt.Errorf("journal: %w; what was written before is kept", errors.Join(err, f.journal.Truncate(size)))
 	}
 	f.trials = append(f.trials, t)
 	return nil

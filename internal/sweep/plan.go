@@ -2,16 +2,15 @@ package sweep
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/kvbench/kvbench/internal/buildinfo"
+	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/host"
 )
 
@@ -41,6 +40,8 @@ type Plan struct {
 	// WindowNS is the window of an axis that is none of windows; 0: that of the
 	// saved corpus.
 	WindowNS int64 `json:"window_ns"`
+	// Files are those that the flags name, such as a policy.
+	Files []fileid.File `json:"files,omitempty"`
 }
 
 func (p *Plan) check() error {
@@ -128,7 +129,7 @@ func (t *Trial) key() trialKey { return trialKey{t.Value, t.Run} }
 
 func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
-// Identify fills in which program, machine and source the plan is for.
+// Identify fills in which program, machine, source and files the plan is for.
 func (p *Plan) Identify(ctx context.Context) error {
 	r, err := host.Check(ctx, host.Options{NoProbe: true, Watch: -1})
 	if err != nil {
@@ -138,6 +139,18 @@ func (p *Plan) Identify(ctx context.Context) error {
 	if p.BinarySHA256, err = buildinfo.SHA256(); err != nil {
 		return err
 	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	p.Files = nil
+	for _, path := range fileid.Named(slices.Concat(p.PrepareFlags, p.ReplayFlags), dir) {
+		sum, err := fileid.Hash(path)
+		if err != nil {
+			return err
+		}
+		p.Files = append(p.Files, fileid.File{Path: path, SHA256: sum})
+	}
 	f, err := os.Open(p.Source)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // an embedded trace, or a source that the first child refuses
@@ -145,18 +158,22 @@ func (p *Plan) Identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file; a sweep reads it several times", p.Source)
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return fmt.Errorf("read %s: %w", p.Source, err)
+	p.SourceSHA256, err = fileid.Hash(p.Source)
+	return err
+}
+
+// watched are the files that must stay what they are while the sweep runs.
+func (p *Plan) watched() []fileid.File {
+	files := slices.Clone(p.Files)
+	if p.SourceSHA256 != "" {
+		files = append(files, fileid.File{Path: p.Source, SHA256: p.SourceSHA256})
 	}
-	p.SourceSHA256 = hex.EncodeToString(h.Sum(nil))
-	return nil
+	return files
 }

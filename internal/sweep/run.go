@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
 )
@@ -94,6 +95,23 @@ type sweeper struct {
 	o    Options
 	axis Axis
 	base string // corpus that points share; "": not made yet
+
+	watch fileid.Watch
+}
+
+// unchanged finds a source, or a file that a flag names, that was changed since the
+// sweep began: trials before and after would not be comparable.
+func (s *sweeper) unchanged() error {
+	for _, f := range s.plan.watched() {
+		if now, changed := s.watch.Changed(f); changed {
+			return changedError(f.Path, f.SHA256, now)
+		}
+	}
+	return nil
+}
+
+func changedError(what, was, is string) error {
+	return fmt.Errorf("%s was changed since the sweep began, and trials before and after would not be comparable: its SHA-256 was %s, is %s; restore it and go on by --resume, or begin another sweep", what, was, is)
 }
 
 func (s *sweeper) points(ctx context.Context) error {
@@ -185,6 +203,9 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	if err := ctx.Err(); err != nil {
 		return Trial{}, context.Cause(ctx)
 	}
+	if err := s.unchanged(); err != nil {
+		return Trial{}, err
+	}
 	label := s.axis.label(k.value)
 	s.o.Tell(fmt.Sprintf("%s %s %s, run %d", where, s.axis.Name, label, k.run))
 	t := Trial{Value: k.value, Run: k.run, Record: filepath.Join(recordDir, fmt.Sprintf("%s-%s-%d.json", s.axis.Name, label, k.run)), Start: now(), Unlocked: s.o.Unlocked}
@@ -228,10 +249,17 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	}
 	if t.Record != "" {
 		r, err := results.Read(filepath.Join(s.dir, t.Record))
-		if err != nil {
-			return t, err
+		switch {
+		case err != nil:
+			t.Record, t.Failure = "", fmt.Sprintf("exit code %d, and no result record: %v", out.Exit, err)
+		case r.Provenance.BinarySHA256 != s.plan.BinarySHA256:
+			return t, changedError("kvbench", s.plan.BinarySHA256, r.Provenance.BinarySHA256)
+		default:
+			t.Machine = host.Happened(happened, !r.Config.SharedCPUs)
 		}
-		t.Machine = host.Happened(happened, !r.Config.SharedCPUs)
+	}
+	if err := s.unchanged(); err != nil {
+		return t, err
 	}
 	if t.Failure != "" && len(s.trials) == 0 {
 		// What stops the first trial stops most likely all.
