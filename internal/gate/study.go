@@ -39,6 +39,15 @@ type StudyLine struct {
 	Looks    int      `json:"looks"` // of all gates
 }
 
+// StatedRate returns the share of verdicts that may be wrong. A fixed look and the
+// sequence after it may be wrong one after the other, so their shares add.
+func (l *StudyLine) StatedRate() float64 {
+	if l.Schedule == appended {
+		return 1 - DefaultLevel
+	}
+	return (1 - DefaultLevel) / 2
+}
+
 // Wrong returns how many verdicts were false: FAIL without a difference, PASS of
 // a loss of the margin.
 func (l *StudyLine) Wrong() int {
@@ -66,6 +75,19 @@ var noises = []struct {
 	}},
 }
 
+// appended is what those do who want another verdict than a fixed look gave: they
+// append a few rounds at a time and look by the anytime schedule, until they have one,
+// or with a loss until it passes, whatever was said before.
+const appended Schedule = "fixed, then append"
+
+// appendStep and appendSteps are how many rounds they append, and how often.
+const (
+	appendStep  = 5
+	appendSteps = 4
+)
+
+var studied = []Schedule{Fixed, Sequential, Anytime, appended}
+
 // anytimeLast is at how many rounds the simulated users of the anytime schedule
 // give up, having looked after every round.
 const anytimeLast = 40
@@ -85,7 +107,7 @@ func (s *Study) Run(ctx context.Context, progress func(done int64)) (*StudyTable
 	t := &StudyTable{Study: *s}
 	var done int64
 	for i, noise := range noises {
-		for j, schedule := range []Schedule{Fixed, Sequential, Anytime} {
+		for j, schedule := range studied {
 			for k, truth := range []float64{1, 1 - s.Margin} {
 				line := StudyLine{Noise: noise.name, Schedule: schedule, Truth: truth}
 				rng := rand.New(rand.NewPCG(s.Seed, uint64(i*100+j*10+k)))
@@ -108,7 +130,7 @@ func (s *Study) Run(ctx context.Context, progress func(done int64)) (*StudyTable
 }
 
 // Simulated returns how many gates Run simulates.
-func (s *Study) Simulated() int64 { return int64(s.Gates) * int64(len(noises)) * 3 * 2 }
+func (s *Study) Simulated() int64 { return int64(s.Gates*len(noises)*len(studied)) * 2 }
 
 // gate simulates one experiment and looks at it as its schedule has it, until
 // there is a verdict. The looks are planned as those of real experiments are.
@@ -122,11 +144,22 @@ func (s *Study) gate(line *StudyLine, rng *rand.Rand, noise func(*rand.Rand) flo
 		for n := stats.MinValues; n <= anytimeLast; n++ {
 			looks = append(looks, n)
 		}
+	case appended:
+		for i := range appendSteps {
+			looks = append(looks, s.Rounds+appendStep*(i+1))
+		}
 	}
 	head, base := stats.Series{Variant: "head"}, stats.Series{Variant: "base"}
 	drift := 0.0
 	var before []Look
-	for _, n := range looks {
+	for i, n := range looks {
+		schedule := line.Schedule
+		switch {
+		case schedule == appended && i == 0:
+			schedule = Fixed
+		case schedule == appended:
+			schedule = Anytime
+		}
 		for round := len(head.Readings) + 1; round <= n; round++ {
 			drift += s.Sigma * rng.NormFloat64()
 			value := func(truth float64) float64 { return truth * math.Exp(drift+s.Sigma*noise(rng)) }
@@ -138,7 +171,7 @@ func (s *Study) gate(line *StudyLine, rng *rand.Rand, noise func(*rand.Rand) flo
 			return err
 		}
 		rows := []Row{{Metric: "simulated", Better: stats.Higher, Of: "head", To: "base", Margin: s.Margin, Pairs: pairs}}
-		look, err := Plan(line.Schedule, DefaultLevel, n, n, RuleOf(rows), before)
+		look, err := Plan(schedule, DefaultLevel, n, n, RuleOf(rows), before)
 		if err != nil {
 			return err
 		}
@@ -149,14 +182,15 @@ func (s *Study) gate(line *StudyLine, rng *rand.Rand, noise func(*rand.Rand) flo
 		look.Verdict = r.Verdict
 		before = append(before, look)
 		line.Looks++
-		switch r.Verdict {
-		case Pass:
+		insists := line.Schedule == appended && line.Truth != 1 && i+1 < len(looks)
+		switch {
+		case r.Verdict == Pass:
 			line.Pass++
 			return nil
-		case Fail:
+		case r.Verdict == Fail && !insists:
 			line.Fail++
 			return nil
-		case Unmeasurable:
+		case r.Verdict == Unmeasurable:
 			return errors.New("a simulated gate is unmeasurable: " + r.Reasons[0])
 		}
 	}
@@ -167,7 +201,7 @@ func (s *Study) gate(line *StudyLine, rng *rand.Rand, noise func(*rand.Rand) flo
 // WriteText writes the table for people.
 func (t *StudyTable) WriteText(w io.Writer) error {
 	var b text.Builder
-	b.Wrap("", fmt.Sprintf("%d gates a line, noise of %g%% a trial, margin %g%%, fixed looks at %d rounds; at most 2.5%% may be wrong",
+	b.Wrap("", fmt.Sprintf("%d gates a line, noise of %g%% a trial, margin %g%%, fixed looks at %d rounds; at most 2.5%% may be wrong, and 5%% of a fixed look and what is appended to it",
 		t.Gates, 100*t.Sigma, 100*t.Margin, t.Rounds))
 	b.Line("")
 	table := text.Table{Left: []int{1}}
@@ -184,9 +218,10 @@ func (t *StudyTable) WriteText(w io.Writer) error {
 
 // WriteMarkdown writes the table for a document.
 func (t *StudyTable) WriteMarkdown(w io.Writer) error {
-	fmt.Fprintf(w, "%d simulated gates a line (seed %d), noise of %g%% a trial, margin %g%%; fixed: one look at %d rounds.\n"+
+	fmt.Fprintf(w, "%d simulated gates a line (seed %d), noise of %g%% a trial, margin %g%%; fixed: one look at %d rounds;\n"+
+		"append: up to %d times %d more.\n"+
 		"A share of 2.5%% counted in so many gates has a standard error of %.2f points.\n\n",
-		t.Gates, t.Seed, 100*t.Sigma, 100*t.Margin, t.Rounds, 100*math.Sqrt(0.025*0.975/float64(t.Gates)))
+		t.Gates, t.Seed, 100*t.Sigma, 100*t.Margin, t.Rounds, appendSteps, appendStep, 100*math.Sqrt(0.025*0.975/float64(t.Gates)))
 	fmt.Fprintln(w, "| noise | schedule | true ratio | PASS | FAIL | INCONCLUSIVE | looks | wrong |")
 	fmt.Fprintln(w, "|---|---|---:|---:|---:|---:|---:|---:|")
 	for i := range t.Lines {

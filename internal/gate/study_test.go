@@ -16,7 +16,7 @@ func TestStudyKeepsItsRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last != s.Simulated() || len(table.Lines) != 2*3*2 {
+	if last != s.Simulated() || len(table.Lines) != 2*4*2 {
 		t.Errorf("%d of %d gates, %d lines", last, s.Simulated(), len(table.Lines))
 	}
 	for _, l := range table.Lines {
@@ -29,6 +29,9 @@ func TestStudyKeepsItsRate(t *testing.T) {
 		}
 		if l.Schedule == Fixed && l.Looks != s.Gates {
 			t.Errorf("%+v: a fixed gate looks once", l)
+		}
+		if l.Schedule == appended && (l.Looks <= s.Gates || l.Looks > (1+appendSteps)*s.Gates) {
+			t.Errorf("%+v: one to five looks are taken", l)
 		}
 		if l.Schedule == Sequential && (l.Looks <= s.Gates || l.Looks > 4*s.Gates) {
 			t.Errorf("%+v: a sequential gate looks one to four times", l)

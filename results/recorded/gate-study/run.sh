@@ -3,5 +3,5 @@
 # root. The result depends on the seed and the code alone, not on the machine.
 set -euo pipefail
 out=results/recorded/gate-study/gates.json
-go run ./cmd/kvbench stats gates --gates "${GATES:-2000}" --seed 1 --json --quiet > "$out.new"
+go run ./cmd/kvbench stats gates --gates "${GATES:-4000}" --seed 1 --json --quiet > "$out.new"
 mv "$out.new" "$out"
