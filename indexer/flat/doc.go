@@ -34,4 +34,11 @@
 // waits for an event of the rank to end; with a writer that does nothing but
 // change that one rank it may miss the moment between two events some times, but
 // there is one after each.
+//
+// # Huge pages
+//
+// If they are asked for, tables of 4 KB and more come from memory outside the Go heap
+// (internal/hugepages), which is given back by Close. A shard's tables are changed and
+// read under its lock and a rank's by its event thread alone, so that a table can be
+// freed as soon as it was copied to a larger or smaller one.
 package flat

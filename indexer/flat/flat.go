@@ -1,11 +1,13 @@
 package flat
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/hugepages"
 	"github.com/kvbench/kvbench/internal/idle"
 	"github.com/kvbench/kvbench/internal/invariants"
 )
@@ -48,6 +50,7 @@ type Index struct {
 	// threads that write to one line slow each other down.
 	versions [indexer.MaxRanks]atomic.Pointer[version]
 	writers  []*Writer
+	huge     *hugepages.Heap // of the tables, if they were asked for
 }
 
 // version is even while no event of the slot is being applied.
@@ -60,10 +63,17 @@ func New(cfg indexer.Config) (*Index, error) {
 	if cfg.Threads < 1 {
 		return nil, fmt.Errorf("flat: %d event threads; there must be at least 1", cfg.Threads)
 	}
+	x := &Index{writers: make([]*Writer, cfg.Threads)}
 	if cfg.HugePages {
-		return nil, indexer.NoHugePages("flat")
+		var err error
+		if x.huge, err = hugepages.NewHeap(); err != nil {
+			return nil, fmt.Errorf("flat: huge pages were asked for: %w", err)
+		}
+		for i := range x.shards {
+			x.shards[i].sets.huge = x.huge
+		}
 	}
-	return &Index{writers: make([]*Writer, cfg.Threads)}, nil
+	return x, nil
 }
 
 func (x *Index) shard(place uint64) *shard { return &x.shards[place>>(64-shardBits)] }
@@ -92,12 +102,17 @@ func (x *Index) Writer(i int) indexer.Writer {
 // Reader implements indexer.Index.
 func (x *Index) Reader() indexer.Reader { return &Reader{x: x} }
 
-// Close implements indexer.Index. The collector has all the memory.
+// Close implements indexer.Index. Without huge pages the collector has all the
+// memory.
 func (x *Index) Close() error {
+	var err error
 	if invariants.Enabled {
-		return x.Check()
+		err = x.Check()
 	}
-	return nil
+	if x.huge != nil {
+		err = errors.Join(err, x.huge.Close())
+	}
+	return err
 }
 
 // Writer applies the events of one event thread.
@@ -136,7 +151,7 @@ func (w *Writer) Attach(slot indexer.Slot) {
 	}
 	// A slot keeps its version for good, so that one reader's two looks at it
 	// are looks at the same one.
-	w.ranks[slot] = &rank{version: cell.Load()}
+	w.ranks[slot] = &rank{names: names{huge: w.x.huge}, more: names{huge: w.x.huge}, version: cell.Load()}
 }
 
 // Detach implements indexer.Writer.
@@ -273,18 +288,24 @@ func (w *Writer) clear(slot indexer.Slot) int {
 		}
 	}
 	r.version.Store(before + 2)
-	r.names, r.more = names{}, names{}
+	r.names.reset()
+	r.more.reset()
 	return n
 }
 
-// Memory implements indexer.MemoryReporter.
+// Memory implements indexer.MemoryReporter. With huge pages all tables that lie on
+// them, or could, are one part, and the others are what is left on the Go heap.
 func (x *Index) Memory() []indexer.MemoryPart {
 	var table, sets, private int64
 	for i := range x.shards {
 		s := &x.shards[i]
 		s.lock()
-		table += int64(cap(s.entries)) * int64(unsafe.Sizeof(entry{}))
-		sets += int64(cap(s.sets.words)) * 8
+		if !hugepages.OnHeap(x.huge, s.entries) {
+			table += int64(cap(s.entries)) * int64(unsafe.Sizeof(entry{}))
+		}
+		if !hugepages.OnHeap(x.huge, s.sets.words) {
+			sets += int64(cap(s.sets.words)) * 8
+		}
 		s.unlock()
 	}
 	for _, w := range x.writers {
@@ -298,10 +319,19 @@ func (x *Index) Memory() []indexer.MemoryPart {
 			}
 		}
 	}
-	return []indexer.MemoryPart{
+	parts := []indexer.MemoryPart{
 		{Name: "places", Bytes: table},
 		{Name: "sets", Bytes: sets},
 		{Name: "names", Bytes: private},
 		{Name: "fixed", Bytes: int64(unsafe.Sizeof(Index{}))},
 	}
+	if x.huge == nil {
+		return parts
+	}
+	// That the kernel says what is on huge pages was seen when the index was made.
+	all, huge, err := x.huge.Bytes()
+	if err != nil {
+		huge = 0
+	}
+	return append(parts, indexer.MemoryPart{Name: "large tables", Bytes: all, HugeBytes: huge})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kvbench/kvbench/indexer"
 	"github.com/kvbench/kvbench/indexer/indextest"
 	"github.com/kvbench/kvbench/indexer/reference"
+	"github.com/kvbench/kvbench/internal/hugepages"
 )
 
 var (
@@ -19,6 +20,88 @@ var (
 )
 
 func TestConformance(t *testing.T) { indextest.Run(t, reference.Factory(), Factory()) }
+
+// TestHugePages: the same index on huge pages, where the system has any.
+func TestHugePages(t *testing.T) {
+	onHuge := Factory()
+	onHuge.New = func(cfg indexer.Config) (indexer.Index, error) {
+		cfg.HugePages = true
+		return New(cfg)
+	}
+	opened, err := onHuge.New(indexer.Config{Threads: 1})
+	if err != nil {
+		t.Skip(err)
+	}
+	x := opened.(*Index)
+	bytes := func() (heap, large int64) {
+		for _, p := range x.Memory() {
+			if p.HugeBytes < 0 || p.HugeBytes > p.Bytes {
+				t.Errorf("%d of %d bytes of %s are on huge pages", p.HugeBytes, p.Bytes, p.Name)
+			}
+			if p.Name == "large tables" {
+				large += p.Bytes
+			} else {
+				heap += p.Bytes
+			}
+		}
+		return heap, large
+	}
+	const n = 400_000 // names of one rank: more than the largest class has room for
+	empty, none := bytes()
+	if none != 0 {
+		t.Errorf("empty, the index has %d bytes of large tables", none)
+	}
+	w := x.Writer(0)
+	s, l := make([]indexer.SequenceHash, n), make([]indexer.LocalHash, n)
+	for i := range n {
+		s[i], l[i] = indexer.SequenceHash(i), indexer.LocalHash(i%7)
+	}
+	for slot := range indexer.Slot(3) {
+		w.Attach(slot)
+		w.Apply(&indexer.Event{Slot: slot, Kind: indexer.Stored, Sequences: s, Locals: l})
+	}
+	full, large := bytes()
+	// 16 bytes for each name and each place, and 8 for the set of a place.
+	if want := int64(n * (3*16 + 16 + 8)); large < want {
+		t.Errorf("%d bytes of large tables, want at least %d", large, want)
+	}
+	if scratch := int64(16 * n); full > empty+scratch {
+		t.Errorf("%d bytes are left on the Go heap, of an empty index %d", full, empty)
+	}
+	if err := x.Check(); err != nil {
+		t.Error(err)
+	}
+	for slot := range indexer.Slot(3) {
+		w.Detach(slot)
+	}
+	// At most one empty region for each of the nine sizes that have several in one,
+	// and shards with tables that have yet to shrink.
+	if _, left := bytes(); left > 12*hugepages.RegionBytes {
+		t.Errorf("%d bytes of large tables are left of %d", left, large)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, size := range []int{100, 1600, 8000} {
+		data := make([]byte, size)
+		rng := rand.New(rand.NewPCG(5, uint64(size)))
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		if err := indextest.Diff(reference.Factory(), onHuge, indextest.DecodeOps(data)); err != nil {
+			t.Error(err)
+		}
+	}
+	play := indextest.Play{Writers: 2, Readers: 2, Answers: 1000, Time: time.Second}
+	for i := range uint64(4) {
+		var script indextest.Script
+		script, play.Queries = indextest.RandomScript(i, 60, 90)
+		play.Scripts = append(play.Scripts, script)
+	}
+	if err := indextest.CheckConcurrent(reference.Factory(), onHuge, play); err != nil {
+		t.Error(err)
+	}
+}
 
 // FuzzFlat compares the index with the reference over histories that are coded
 // as bytes.

@@ -1,6 +1,10 @@
 package flat
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/kvbench/kvbench/internal/hugepages"
+)
 
 // names maps the sequence hashes of one rank to places: open addressing, linear
 // probing, deletion by moving back. All 2^64 sequence hashes are keys; a place
@@ -9,6 +13,7 @@ import "unsafe"
 type names struct {
 	cells []name
 	used  int
+	huge  *hugepages.Heap // where the cells are from; nil: the Go heap
 }
 
 type name struct{ sequence, place uint64 }
@@ -79,11 +84,23 @@ func (n *names) take(sequence uint64) uint64 {
 	return place
 }
 
-func (n *names) bytes() int64 { return int64(cap(n.cells)) * int64(unsafe.Sizeof(name{})) }
+// bytes returns what the names take of the Go heap.
+func (n *names) bytes() int64 {
+	if hugepages.OnHeap(n.huge, n.cells) {
+		return 0
+	}
+	return int64(cap(n.cells)) * int64(unsafe.Sizeof(name{}))
+}
+
+// reset takes all names away.
+func (n *names) reset() {
+	hugepages.Free(n.huge, n.cells)
+	n.cells, n.used = nil, 0
+}
 
 func (n *names) resize(size int) {
 	old := n.cells
-	n.cells = make([]name, size)
+	n.cells = hugepages.Make[name](n.huge, size)
 	mask := size - 1
 	for _, c := range old {
 		if c.place == 0 {
@@ -95,4 +112,5 @@ func (n *names) resize(size int) {
 		}
 		n.cells[i] = c
 	}
+	hugepages.Free(n.huge, old)
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/hugepages"
 )
 
 // entry is one place and the set of slots that hold it. An entry with count 0 is
@@ -44,8 +45,9 @@ func bitsetClass(slot indexer.Slot) int { return classFor(int(slot)/64 + 1) }
 // chained by class.
 type arena struct {
 	words []uint64
-	free  [11]uint32 // by class: position+1 of the first free piece
-	spare int        // words in free pieces
+	free  [11]uint32      // by class: position+1 of the first free piece
+	spare int             // words in free pieces
+	huge  *hugepages.Heap // where the words are from; nil: the Go heap
 }
 
 // alloc returns a cleared piece of 1<<class words.
@@ -59,6 +61,12 @@ func (a *arena) alloc(class int) uint32 {
 		return off
 	}
 	off := len(a.words)
+	if a.huge != nil && off+n > cap(a.words) {
+		// What append would do, which knows only the Go heap.
+		grown := append(hugepages.Make[uint64](a.huge, max(off+n, 2*cap(a.words)))[:0], a.words...)
+		hugepages.Free(a.huge, a.words)
+		a.words = grown
+	}
 	for range n {
 		a.words = append(a.words, 0)
 	}

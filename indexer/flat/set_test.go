@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/hugepages"
 )
 
 // slotOf spreads numbers over the slots so that bitsets of every class occur.
@@ -21,8 +22,15 @@ func slotOf(n int) indexer.Slot {
 // TestShardAgainstMaps compares a shard with a map of maps. Few places have many
 // slots, so that sets go through all their forms.
 func TestShardAgainstMaps(t *testing.T) {
+	heap, err := hugepages.NewHeap()
+	if err == nil {
+		defer heap.Close()
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var s shard
+		if rapid.Bool().Draw(t, "huge pages, if there are any") {
+			s.sets.huge = heap
+		}
 		want := map[uint64]map[indexer.Slot]bool{}
 		places := rapid.IntRange(1, 40).Draw(t, "places")
 		numSlots := rapid.SampledFrom([]int{2, 20, 400, 3000}).Draw(t, "slots")
@@ -151,9 +159,21 @@ func TestNamesAgainstMap(t *testing.T) {
 
 // TestTablesShrink fills both tables and empties them in another order.
 func TestTablesShrink(t *testing.T) {
+	t.Run("Go heap", func(t *testing.T) { testTablesShrink(t, nil) })
+	t.Run("huge pages", func(t *testing.T) {
+		heap, err := hugepages.NewHeap()
+		if err != nil {
+			t.Skip(err)
+		}
+		defer heap.Close()
+		testTablesShrink(t, heap)
+	})
+}
+
+func testTablesShrink(t *testing.T, heap *hugepages.Heap) {
 	const n, stride = 10_000, 7919
-	var s shard
-	var m names
+	s := shard{sets: arena{huge: heap}}
+	m := names{huge: heap}
 	for i := range uint64(n) {
 		s.add(mix(1, i), indexer.Slot(i))
 		m.put(i, i+1)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/hugepages"
 	"github.com/kvbench/kvbench/internal/idle"
 )
 
@@ -140,18 +141,22 @@ func (s *shard) closeGap(hole int) {
 
 func (s *shard) resize(n int) {
 	old := s.entries
-	s.entries = make([]entry, n)
+	s.entries = hugepages.Make[entry](s.huge(), n)
 	for i := range old {
 		if old[i].count() != 0 {
 			*s.free(old[i].place) = old[i]
 		}
 	}
+	hugepages.Free(s.huge(), old)
 }
+
+// huge is where the tables are from.
+func (s *shard) huge() *hugepages.Heap { return s.sets.huge }
 
 // compact copies the sets to an arena without free pieces.
 func (s *shard) compact() {
 	old := s.sets
-	s.sets = arena{words: make([]uint64, 0, len(old.words)-old.spare)}
+	s.sets = arena{huge: old.huge, words: hugepages.Make[uint64](old.huge, len(old.words)-old.spare)[:0]}
 	for i := range s.entries {
 		e := &s.entries[i]
 		if e.count() < 2 {
@@ -162,4 +167,5 @@ func (s *shard) compact() {
 		e.off = uint32(len(s.sets.words))
 		s.sets.words = append(s.sets.words, old.words[from:int(from)+n]...)
 	}
+	hugepages.Free(old.huge, old.words)
 }

@@ -33,18 +33,19 @@ func available() error {
 	return f.Close()
 }
 
-func reserve() (region, unsafe.Pointer, error) {
-	m, err := unix.Mmap(-1, 0, 2*RegionBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+// reserve maps so many bytes, a multiple of RegionBytes, at a multiple of it.
+func reserve(size int) (region, unsafe.Pointer, error) {
+	m, err := unix.Mmap(-1, 0, size+RegionBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return region{}, nil, err
 	}
 	base := uintptr(unsafe.Pointer(&m[0]))
 	skip := int(-base % RegionBytes)
-	if err := unix.Madvise(m[skip:skip+RegionBytes], unix.MADV_HUGEPAGE); err != nil {
+	if err := unix.Madvise(m[skip:skip+size], unix.MADV_HUGEPAGE); err != nil {
 		unix.Munmap(m) //nolint:errcheck // the first error says more
 		return region{}, nil, err
 	}
-	return region{mapped: m, start: base + uintptr(skip)}, unsafe.Pointer(&m[skip]), nil
+	return region{mapped: m, start: base + uintptr(skip), size: size}, unsafe.Pointer(&m[skip]), nil
 }
 
 func (r region) unmap() error { return unix.Munmap(r.mapped) }

@@ -45,6 +45,23 @@ func TestPool(t *testing.T) {
 	if s, err := p.Get(); s != slabs[5] || err != nil {
 		t.Errorf("a slab that was given back is not used again: %v", err)
 	}
+	// Every third goes first, so that regions have room before they are empty.
+	for first := range 3 {
+		for i := first; i < len(slabs); i += 3 {
+			p.Put(slabs[i])
+		}
+	}
+	if all, _, err := p.Bytes(); err != nil || all != RegionBytes {
+		t.Errorf("all slabs are back and the pool has %d bytes (%v), want one region", all, err)
+	}
+	for range RegionBytes/slab + 1 {
+		if _, err := p.Get(); err != nil {
+			t.Error(err)
+		}
+	}
+	if all, _, err := p.Bytes(); err != nil || all != 2*RegionBytes || p.empty != 0 || len(p.roomy) != 1 {
+		t.Errorf("%d bytes, %d regions empty, %d with room (%v) for a slab more than fits one", all, p.empty, len(p.roomy), err)
+	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
