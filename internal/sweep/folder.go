@@ -193,8 +193,11 @@ func (f *folder) acquire() error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.Join(fmt.Errorf("%s: another kvbench works on this sweep: %w", path, err), lock.Close())
+	switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return errors.Join(fmt.Errorf("another kvbench works on the sweep in %s; wait for it, or end it", f.dir), lock.Close())
+	case err != nil:
+		return errors.Join(fmt.Errorf("lock %s: %w", path, err), lock.Close())
 	}
 	f.lock = lock
 	for _, sub := range []string{recordDir, workDir} {
