@@ -54,6 +54,9 @@ func NewPrompts(t *trace.Trace, size int) *Prompts {
 	}
 	p := &Prompts{trace: t, size: size, last: make([]int32, t.Len()), children: make(map[branch]int32, t.Len())}
 	for row := range t.Len() {
+		if row&0x3fff == 0x3fff {
+			t.Unload()
+		}
 		p.last[row] = p.add(row)
 	}
 	p.children = nil

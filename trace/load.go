@@ -60,6 +60,12 @@ type ReaderOptions struct {
 	// TokenMS is how long a token of output is taken to last where the time of a
 	// request of an Agentic trace has to be estimated, 0 for DefaultTokenMS.
 	TokenMS float64
+	// Spool keeps rows and ids of a trace that is loaded in two files of the
+	// temporary folder instead of memory: 48 bytes for each row and 8 for each id.
+	// They have no name and are gone with Trace.Close or the process, however it
+	// ends. In memory stay 4 bytes for each request, and for each session 24 and its
+	// name; while it is read, also a table of the sessions that have one.
+	Spool bool
 }
 
 // Text returns the format and the flags of kvbench that the options stand for, as
@@ -205,6 +211,12 @@ func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOption
 	}
 	defer in.Close()
 	b := builder{blockSize: in.BlockSize()}
+	if opts.Spool {
+		if b.spools, err = newSpools(); err != nil {
+			return nil, Source{}, err
+		}
+		defer b.spools.close() // after load it does nothing
+	}
 	var q Request
 	for {
 		if err := in.Read(&q); err == io.EOF {
@@ -213,15 +225,22 @@ func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOption
 			return nil, Source{}, err
 		}
 		if field, err := b.add(&q); err != nil {
+			if field == "" {
+				return nil, Source{}, err // of the spool, not of the trace
+			}
 			return nil, Source{}, &ParseError{File: name, Line: q.Line, Field: field, Err: err}
 		}
 	}
-	if len(b.rows) == 0 {
+	if b.len() == 0 {
 		return nil, Source{}, &ParseError{File: name, Err: errNoRequests}
 	}
 	src, err := in.Source()
 	if err != nil {
 		return nil, Source{}, err
+	}
+	if b.spools != nil {
+		t, err := b.spools.load(&b)
+		return t, src, err
 	}
 	return b.trace(), src, nil
 }

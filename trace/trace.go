@@ -42,7 +42,8 @@ const DefaultBlockSize = 512
 // maxLength is the largest length of a prompt, an output or a block in tokens.
 const maxLength = math.MaxInt32
 
-// Trace is a whole trace in memory. Its rows and ids lie in flat slices, so that
+// Trace is a whole trace in memory, or with ReaderOptions.Spool in files that are
+// mapped. Its rows and ids lie in flat slices, so that
 // a million requests are a handful of objects for the collector. A Trace is
 // built by a reader or a transform and then only read; concurrent reads are safe.
 type Trace struct {
@@ -53,6 +54,7 @@ type Trace struct {
 	ids      []uint64
 	sessions []session
 	turns    []uint32 // row numbers, grouped by session, in turn order
+	mappings [][]byte // the files of rows and ids, if they are not in memory
 }
 
 type row struct {
@@ -138,6 +140,7 @@ type builder struct {
 	ids       []uint64
 	sessions  []session
 	turns     Turns
+	spools    *spools // nil: rows and ids are kept here
 }
 
 // add appends a row. Its error is about the named field.
@@ -148,7 +151,7 @@ func (b *builder) add(q *Request) (field string, err error) {
 	if err := checkFit(q, b.blockSize); err != nil {
 		return "input_length", err
 	}
-	if len(b.rows) >= math.MaxUint32 || uint64(q.Line) > math.MaxUint32 {
+	if b.len() >= math.MaxUint32 || uint64(q.Line) > math.MaxUint32 {
 		return "hash_ids", errors.New("a trace holds at most 2^32-1 rows; split it")
 	}
 	delay, s, field, err := b.turns.settle(q)
@@ -159,12 +162,30 @@ func (b *builder) add(q *Request) (field string, err error) {
 		b.sessions = append(b.sessions, session{name: q.Session})
 	}
 	b.sessions[s].numTurns++
-	b.rows = append(b.rows, row{
+	r := row{
 		timestamp: q.Timestamp, delay: delay, input: uint32(q.InputLength), output: uint32(q.OutputLength),
-		firstID: uint64(len(b.ids)), numIDs: uint32(len(q.HashIDs)), session: s, line: uint32(q.Line),
-	})
+		firstID: uint64(b.numIDs()), numIDs: uint32(len(q.HashIDs)), session: s, line: uint32(q.Line),
+	}
+	if b.spools != nil {
+		return "", errors.Join(b.spools.rows.add(r), b.spools.ids.add(q.HashIDs...))
+	}
+	b.rows = append(b.rows, r)
 	b.ids = append(b.ids, q.HashIDs...)
 	return "", nil
+}
+
+func (b *builder) len() int {
+	if b.spools != nil {
+		return b.spools.rows.n
+	}
+	return len(b.rows)
+}
+
+func (b *builder) numIDs() int {
+	if b.spools != nil {
+		return b.spools.ids.n
+	}
+	return len(b.ids)
 }
 
 // trace ends the building.

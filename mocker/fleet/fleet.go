@@ -471,7 +471,9 @@ func (f *fleet) arrive(h happening) error {
 	fl.turn = h.turn
 	fl.Outcome = Outcome{Row: h.row, Number: int(f.totals.Arrived), Session: h.session, Rank: NoRank, Router: f.turn, Arrival: f.now, Prompt: fl.chain.Prompt()}
 	f.turn = (f.turn + 1) % len(f.cfg.Routers)
-	f.totals.Arrived++
+	if f.totals.Arrived++; f.totals.Arrived&0x3fff == 0 {
+		f.trace.Unload()
+	}
 	f.arrival = Arrival{ID: uint64(h.row), Session: h.session, Chain: &fl.chain}
 	rank, err := f.cfg.Routers[fl.Router].Route(f.now, &f.arrival)
 	switch {

@@ -84,10 +84,12 @@ error.`,
 				return err
 			}
 			bar := a.progress()
+			opts.Spool = true // not in memory, so that long traces can be played
 			f.cfg.Trace, f.cfg.Source, err = trial.LoadTrace(cmd.Context(), args[0], opts, bar)
 			if err != nil {
 				return err
 			}
+			defer f.cfg.Trace.Close()
 			for _, text := range f.cfg.Source.Notes {
 				a.noteTrace(text)
 			}
