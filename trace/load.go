@@ -61,7 +61,8 @@ type ReaderOptions struct {
 	// request of an Agentic trace has to be estimated, 0 for DefaultTokenMS.
 	TokenMS float64
 	// Spool keeps rows and ids of a trace that is loaded in two files of the
-	// temporary folder instead of memory: 48 bytes for each row and 8 for each id.
+	// temporary folder instead of memory, if they are more than some thousands: 48
+	// bytes for each row and 8 for each id.
 	// They have no name and are gone with Trace.Close or the process, however it
 	// ends. In memory stay 4 bytes for each request, and for each session 24 and its
 	// name; while it is read, also a table of the sessions that have one.
@@ -204,7 +205,7 @@ func Load(ctx context.Context, path string, opts ReaderOptions, progress func(by
 // LoadReader is Load for what is open already. name stands in errors, and its
 // last element in the Source. The size is known if r has the Stat method of a
 // file. r is read to its end and not closed.
-func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOptions, progress func(bytesDone, bytesTotal int64)) (*Trace, Source, error) {
+func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOptions, progress func(bytesDone, bytesTotal int64)) (t *Trace, _ Source, err error) {
 	in, err := OpenStream(ctx, r, name, opts, progress)
 	if err != nil {
 		return nil, Source{}, err
@@ -212,10 +213,12 @@ func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOption
 	defer in.Close()
 	b := builder{blockSize: in.BlockSize()}
 	if opts.Spool {
-		if b.spools, err = newSpools(); err != nil {
-			return nil, Source{}, err
-		}
-		defer b.spools.close() // after load it does nothing
+		b.spools = new(spools)
+		defer func() {
+			if t == nil {
+				err = errors.Join(err, b.spools.close())
+			}
+		}()
 	}
 	var q Request
 	for {
@@ -239,8 +242,10 @@ func LoadReader(ctx context.Context, r io.Reader, name string, opts ReaderOption
 		return nil, Source{}, err
 	}
 	if b.spools != nil {
-		t, err := b.spools.load(&b)
-		return t, src, err
+		if t, err = b.spools.load(&b); err != nil {
+			return nil, Source{}, err
+		}
+		return t, src, nil
 	}
 	return b.trace(), src, nil
 }

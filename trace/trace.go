@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math"
 	"unicode/utf8"
+
+	"github.com/kvbench/kvbench/internal/spool"
 )
 
 // Request is one row of a trace.
@@ -53,8 +55,9 @@ type Trace struct {
 	rows     []row
 	ids      []uint64
 	sessions []session
-	turns    []uint32 // row numbers, grouped by session, in turn order
-	mappings [][]byte // the files of rows and ids, if they are not in memory
+	turns    []uint32         // row numbers, grouped by session, in turn order
+	spools   *spools          // that rows and ids lie in; nil: in memory
+	mappings [2]spool.Mapping // of these
 }
 
 type row struct {
@@ -167,7 +170,7 @@ func (b *builder) add(q *Request) (field string, err error) {
 		firstID: uint64(b.numIDs()), numIDs: uint32(len(q.HashIDs)), session: s, line: uint32(q.Line),
 	}
 	if b.spools != nil {
-		return "", errors.Join(b.spools.rows.add(r), b.spools.ids.add(q.HashIDs...))
+		return "", errors.Join(b.spools.rows.Add(r), b.spools.ids.Add(q.HashIDs...))
 	}
 	b.rows = append(b.rows, r)
 	b.ids = append(b.ids, q.HashIDs...)
@@ -176,14 +179,14 @@ func (b *builder) add(q *Request) (field string, err error) {
 
 func (b *builder) len() int {
 	if b.spools != nil {
-		return b.spools.rows.n
+		return b.spools.rows.Len()
 	}
 	return len(b.rows)
 }
 
 func (b *builder) numIDs() int {
 	if b.spools != nil {
-		return b.spools.ids.n
+		return b.spools.ids.Len()
 	}
 	return len(b.ids)
 }
