@@ -175,6 +175,28 @@ func checkTarget(path string, overwrite bool) error {
 	return nil
 }
 
+// Room says whether so many bytes can be written to a folder now, by writing them to a
+// file that is removed again. Whoever failed to write there may have failed for want
+// of it.
+func Room(dir string, bytes int) (err error) {
+	f, err := createBeside(filepath.Join(dir, "room"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	// Not zeros, which some file systems do not store.
+	b := make([]byte, min(bytes, 1<<16))
+	for i := range b {
+		b[i] = byte(i)*31 + 1
+	}
+	for left := bytes; left > 0; left -= len(b) {
+		if _, err := f.Write(b[:min(left, len(b))]); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
 // Clean removes from a folder what processes that were killed left of files which
 // they had begun. Nobody may be writing in the folder meanwhile.
 func Clean(dir string) error {

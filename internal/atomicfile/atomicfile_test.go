@@ -427,3 +427,27 @@ func TestClean(t *testing.T) {
 		t.Error("a folder that is missing was cleaned")
 	}
 }
+
+// TestRoom leaves nothing, whether there is room or not.
+func TestRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := Room(dir, 100_000); err != nil {
+		t.Error(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("cannot mount a file system: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := Room(dir, 100_000); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%v", err)
+	}
+	if err := Room(dir, 50_000); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if err := Room(filepath.Join(dir, "missing"), 1); err == nil {
+		t.Error("there is room in a folder that is missing")
+	}
+}

@@ -320,7 +320,7 @@ func (s *sample) series(m Metric, name, other string) stats.Series {
 		if t == nil || s.last[other][r] == nil {
 			continue
 		}
-		reading := stats.Reading{Round: r, Slot: t.Slot}
+		reading := stats.Reading{Round: r, Slot: t.Slot, Retry: t.Attempt > 1}
 		if t.Valid {
 			reading.Value, reading.Invalid = m.read(t, s.of[t])
 		} else {

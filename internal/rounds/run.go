@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
@@ -98,6 +99,9 @@ const mostFailures = 3
 
 // maxRecord is the largest result record that is read, in bytes.
 const maxRecord = 64 << 20
+
+// recordRoom is what a record needs on disk, in bytes, and more than most do.
+const recordRoom = 256 << 10
 
 // padRange is the range of the padding that differs from round to round, in bytes.
 const padRange = 4096
@@ -367,10 +371,16 @@ func (r *runner) trial(ctx context.Context, step Step) (*Trial, error) {
 	}
 	raw, readErr := readRecord(record)
 	judge(t, m, &o, raw, readErr)
+	if err := emptyFolder(filepath.Dir(record)); err != nil {
+		return nil, err
+	}
 	if t.Failed {
 		t.Output = o.output
+		if err := atomicfile.Room(filepath.Dir(record), recordRoom); err != nil {
+			return nil, fmt.Errorf("%s gave no result, which tells nothing of it, because there is no room for one; make some, and go on by --resume: %w", step, err)
+		}
 	}
-	return t, emptyFolder(filepath.Dir(record))
+	return t, nil
 }
 
 // emptyFolder removes what a trial left in its folder, and makes the folder where the

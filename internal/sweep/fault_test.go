@@ -162,7 +162,7 @@ func TestTornJournal(t *testing.T) {
 		}
 		return out
 	}
-	for cut := 0; cut <= len(whole); cut += 7 {
+	for cut := 0; cut <= len(whole); cut += 41 {
 		for _, remains := range []string{"", "\x00\x00\x00}\n"} {
 			part := whole[:cut]
 			if remains != "" { // of a last line whose beginning was not written
@@ -201,18 +201,10 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The size of files is limited to that of a line and a half.
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(len(before) * 3 / 2), Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
+	restore := limitFiles(t, uint64(len(before)*3/2))
 	trial.Run = 2
 	err = f.add(trial)
-	if again := unix.Setrlimit(unix.RLIMIT_FSIZE, &old); again != nil {
-		t.Fatal(again)
-	}
+	restore()
 	if err == nil || !strings.Contains(err.Error(), "what was written before is kept") || len(f.trials) != 1 {
 		t.Errorf("%v, %+v", err, f.trials)
 	}
@@ -221,5 +213,64 @@ func TestFullDisk(t *testing.T) {
 	}
 	if err := f.add(trial); err != nil || len(f.trials) != 2 {
 		t.Errorf("with room again: %v, %+v", err, f.trials)
+	}
+}
+
+// limitFiles limits the size of files until the function that it returns is called.
+func limitFiles(t *testing.T, bytes uint64) (restore func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	set := func(l unix.Rlimit) {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &l); err != nil {
+			t.Error(err)
+		}
+	}
+	set(unix.Rlimit{Cur: bytes, Max: old.Max})
+	return func() { set(old) }
+}
+
+// TestNoRoom: a child that fails on a full disk tells nothing of its point, which is
+// tried again when there is room.
+func TestNoRoom(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sweep")
+	plan := windowPlan(t, 1)
+	restore := func() {}
+	k := &fakeKvbench{t: t, capacity: 3e6, before: func(_ int, args []string) (Outcome, bool) {
+		full := args[0] == "replay" && strings.Contains(args[1], "400ms")
+		if full {
+			restore = limitFiles(t, recordRoom/2)
+		}
+		return Outcome{Exit: 2, Stderr: "kvbench: no space"}, full
+	}}
+	r, err := Run(t.Context(), plan, Options{counters: still, Dir: dir, Runner: k})
+	restore()
+	if err == nil || !strings.Contains(err.Error(), "window 400ms, run 1 left no result, which tells nothing of it") {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	r, err = Run(t.Context(), plan, Options{counters: still, Dir: dir, Resume: true, Runner: &fakeKvbench{t: t, capacity: 3e6}})
+	if err != nil || len(r.Trials) != 5 || len(r.Failures()) > 0 {
+		t.Errorf("with room again: %+v, %v", r, err)
+	}
+}
+
+// TestKneeWithoutRecord: of a window whose child was ended nothing is known, neither its
+// load nor whether it is kept up with.
+func TestKneeWithoutRecord(t *testing.T) {
+	k := &fakeKvbench{t: t, capacity: 3e6, before: func(_ int, args []string) (Outcome, bool) {
+		return Outcome{Exit: -1, TimedOut: true}, args[0] == "replay" && strings.Contains(args[1], "1.6s")
+	}}
+	r, err := Run(t.Context(), windowPlan(t, 1), Options{counters: still, Runner: k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := r.Knee; k.LastLabel != "400ms" || k.FirstLabel != "200ms" {
+		t.Errorf("%+v", k)
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil || !strings.Contains(b.String(), "no record") || strings.Contains(b.String(), "below 0") {
+		t.Errorf("%v\n%s", err, b.String())
 	}
 }

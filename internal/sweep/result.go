@@ -76,6 +76,9 @@ type Quantiles struct {
 // not.
 func (p *Point) mostKeptUp() bool { return 2*p.KeptUp > p.Trials }
 
+// recorded says that a trial left a record, be it a valid one.
+func (p *Point) recorded() bool { return p.Trials > len(p.Failed) }
+
 // Knee is where the index stops keeping up.
 type Knee struct {
 	// Last is the highest load up to which most trials of every point kept up,
@@ -251,7 +254,7 @@ func kneeOf(points []Point) *Knee {
 	k := &Knee{}
 	var measured []Point
 	for _, p := range points {
-		if p.Trials > 0 {
+		if p.recorded() { // else nothing is known of its load
 			measured = append(measured, p)
 		}
 	}
@@ -382,7 +385,7 @@ func (r *Result) warn() {
 	lost := ""
 	for _, p := range r.Points {
 		switch {
-		case p.Trials == 0:
+		case !p.recorded():
 		case !p.mostKeptUp() && lost == "":
 			lost = p.Label
 		case p.mostKeptUp() && lost != "":

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kvbench/kvbench/internal/atomicfile"
 	"github.com/kvbench/kvbench/internal/fileid"
 	"github.com/kvbench/kvbench/internal/host"
 	"github.com/kvbench/kvbench/results"
@@ -261,6 +262,11 @@ func (s *sweeper) trial(ctx context.Context, k trialKey, where string) (Trial, e
 	if err := s.unchanged(); err != nil {
 		return t, err
 	}
+	if t.Failure != "" {
+		if err := atomicfile.Room(filepath.Join(s.dir, recordDir), recordRoom); err != nil {
+			return t, fmt.Errorf("%s %s, run %d left no result, which tells nothing of it, because there is no room for one; make some, and go on by --resume: %w", s.axis.Name, label, k.run, err)
+		}
+	}
 	if t.Failure != "" && len(s.trials) == 0 {
 		// What stops the first trial stops most likely all.
 		return t, fmt.Errorf("the first trial failed, %s %s: %s", s.axis.Name, label, t.Failure)
@@ -284,6 +290,9 @@ type prepareError struct {
 }
 
 func (e *prepareError) Error() string { return e.text }
+
+// recordRoom is what a record needs on disk, in bytes, and more than most do.
+const recordRoom = 256 << 10
 
 // exitInvalid is the exit code of a replay that ran but is not valid.
 const exitInvalid = 3

@@ -105,6 +105,8 @@ func (b *page) table(axis string, points []Point) {
 		switch {
 		case p.Trials == 0:
 			b.Line(fmt.Sprintf("%-*s not run", wide, label))
+		case !p.recorded():
+			b.Line(fmt.Sprintf(rates+"no record", wide, label, "-", "-", "-", kept))
 		case p.Valid == 0:
 			b.Line(fmt.Sprintf(rates+"no valid trial", wide, label, short(p.Offered), "-", "-", kept))
 		default:
