@@ -15,6 +15,9 @@ type Reading struct {
 	// Slot is the place of the variant in the round's order, from 0; negative
 	// if it is not known.
 	Slot int
+	// Retry says that it is of a trial repeated after the round's order, so that Slot is
+	// none of the plan.
+	Retry bool
 	// Value is the figure, in any unit. It takes part in a ratio if it is finite
 	// and not negative, as a denominator if it is also not zero.
 	Value float64
@@ -54,6 +57,7 @@ type PairOfRound struct {
 	Y     float64 `json:"y"` // the denominator's value
 	XSlot int     `json:"x_slot"`
 	YSlot int     `json:"y_slot"`
+	Retry bool    `json:"retry,omitempty"` // one of the two is of a repeated trial
 }
 
 // Ratio returns X/Y.
@@ -101,7 +105,7 @@ func Pair(numerator, denominator Series) (Pairs, error) {
 			case math.IsInf(ratio, 0):
 				d.YReason = fmt.Sprintf("%g/%g is too large for a number", x.Value, y.Value)
 			default:
-				p.Kept = append(p.Kept, PairOfRound{Round: r, X: x.Value, Y: y.Value, XSlot: x.Slot, YSlot: y.Slot})
+				p.Kept = append(p.Kept, PairOfRound{Round: r, X: x.Value, Y: y.Value, XSlot: x.Slot, YSlot: y.Slot, Retry: x.Retry || y.Retry})
 				continue
 			}
 		}

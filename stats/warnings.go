@@ -135,9 +135,11 @@ func missingness(p Pairs, _ float64) (Warning, bool) {
 }
 
 // unbalanced compares how often each order, and for each variant each slot, was
-// run. A difference of 1 is a fault only where no pair was lost.
+// run. A difference of 1 is a fault only where no pair was lost, and one of 2 only
+// where no trial was repeated; slots after the round's order, which only repeated
+// trials have, are none that others miss.
 func unbalanced(p Pairs, _ float64) (Warning, bool) {
-	first, second := 0, 0
+	first, second, retries := 0, 0, 0
 	var xSlots, ySlots []int
 	for _, k := range p.Kept {
 		if k.XSlot < 0 || k.YSlot < 0 {
@@ -147,6 +149,10 @@ func unbalanced(p Pairs, _ float64) (Warning, bool) {
 			first++
 		} else {
 			second++
+		}
+		if k.Retry {
+			retries++
+			continue
 		}
 		for len(xSlots) <= max(k.XSlot, k.YSlot) {
 			xSlots, ySlots = append(xSlots, 0), append(ySlots, 0)
@@ -163,13 +169,19 @@ func unbalanced(p Pairs, _ float64) (Warning, bool) {
 		variant string
 		slots   []int
 	}{{p.Numerator, xSlots}, {p.Denominator, ySlots}} {
+		if len(v.slots) == 0 {
+			continue
+		}
 		if d := slices.Max(v.slots) - slices.Min(v.slots); d > difference {
 			difference = d
 			text = fmt.Sprintf("%s ran between %d and %d times in a slot", v.variant, slices.Min(v.slots), slices.Max(v.slots))
 		}
 	}
 	limit := 0
-	if len(p.Dropped) > 0 {
+	switch {
+	case retries > 0:
+		limit = 2 // one that runs again changes from one order to the other
+	case len(p.Dropped) > 0:
 		limit = 1
 	}
 	return Warning{WarnUnbalanced, float64(difference), float64(limit), text + ": an effect of the order does not cancel"}, difference > limit

@@ -139,6 +139,14 @@ func TestNoWarning(t *testing.T) {
 		{WarnUnbalanced, func(p *Pairs) { p.Dropped = []DroppedPair{{Round: 1, XReason: "late"}}; p.Kept = p.Kept[1:] }},
 		{WarnUnbalanced, func(p *Pairs) { p.Kept = p.Kept[:1] }},
 		{WarnUnbalanced, func(p *Pairs) { p.Kept[0].XSlot = -1 }},
+		// A repeated trial has a slot of its own, which the other trials do not miss.
+		{WarnUnbalanced, func(p *Pairs) { p.Kept[0].XSlot, p.Kept[0].Retry = 4, true }},
+		{WarnUnbalanced, func(p *Pairs) { p.Kept[1].XSlot, p.Kept[1].Retry = 3, true }},
+		{WarnUnbalanced, func(p *Pairs) {
+			for i := range p.Kept {
+				p.Kept[i].Retry = true
+			}
+		}},
 		{WarnSlotEffect, func(p *Pairs) { p.Kept[0].YSlot = -1; p.Kept[1].X *= 100 }},
 		{WarnDropped, func(p *Pairs) { p.Dropped = []DroppedPair{{Round: 1, XReason: "late"}, {Round: 2, YReason: "late"}} }},
 		{WarnMissingness, func(p *Pairs) {

@@ -78,10 +78,18 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 	}
 	for _, l := range r.Before {
-		b.Wrap("looked before: ", l.Text())
+		b.Wrap("looked before: ", r.beforeText(l))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// beforeText says what a look before was, and by which rule if it was another.
+func (r *Report) beforeText(l Look) string {
+	if l.Rule == r.Look.Rule {
+		l.Rule = "by the same rule"
+	}
+	return l.Text()
 }
 
 // metrics are those of rows and controls, in order.
@@ -199,7 +207,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		}
 	}
 	for _, l := range r.Before {
-		fmt.Fprintf(&b, "- looked before: %s\n", cell(l.Text()))
+		fmt.Fprintf(&b, "- looked before: %s\n", cell(r.beforeText(l)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
