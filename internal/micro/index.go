@@ -36,21 +36,23 @@ type indexCase struct {
 	// build prepares the work. What it returns is called with each index once
 	// a round and returns the metrics of that round.
 	build func(context.Context, *IndexOptions) (about string, slots int, measure func(*subject) ([]metric, error), err error)
+	// alone says that it has no concurrent passes.
+	alone bool
 }
 
 var indexCases = []indexCase{
-	{"x1", replayCase(cacheWork, 128, 1, false)},
-	{"x20", replayCase(cacheWork, 128, 20, false)},
-	{"random-victims", replayCase(cacheWork, 128, 20, true)},
-	{"1024-ranks", replayCase(cacheWork, 1024, 20, false)},
-	{"10000-ranks", replayCase(cacheWork, 10_000, 20, false)},
-	{"engine-x1", replayCase(engineWork, 128, 1, false)},
-	{"engine-x20", replayCase(engineWork, 128, 20, false)},
-	{"one-block-128", oneBlockCase(128)},
-	{"one-block-1024", oneBlockCase(1024)},
-	{"held-by-128", sharedCase(128)},
-	{"held-by-1024", sharedCase(1024)},
-	{"held-by-10000", sharedCase(10_000)},
+	{name: "x1", build: replayCase(cacheWork, 128, 1, false)},
+	{name: "x20", build: replayCase(cacheWork, 128, 20, false)},
+	{name: "random-victims", build: replayCase(cacheWork, 128, 20, true), alone: true},
+	{name: "1024-ranks", build: replayCase(cacheWork, 1024, 20, false), alone: true},
+	{name: "10000-ranks", build: replayCase(cacheWork, 10_000, 20, false), alone: true},
+	{name: "engine-x1", build: replayCase(engineWork, 128, 1, false)},
+	{name: "engine-x20", build: replayCase(engineWork, 128, 20, false)},
+	{name: "one-block-128", build: oneBlockCase(128)},
+	{name: "one-block-1024", build: oneBlockCase(1024)},
+	{name: "held-by-128", build: sharedCase(128)},
+	{name: "held-by-1024", build: sharedCase(1024)},
+	{name: "held-by-10000", build: sharedCase(10_000)},
 }
 
 // IndexCases returns the names of the cases that Index knows.
@@ -91,6 +93,12 @@ func CheckIndexOptions(o *IndexOptions) error {
 	if o.Rounds < 1 {
 		return fmt.Errorf("%d rounds; there must be at least 1", o.Rounds)
 	}
+	if o.BlockSize < 1 {
+		return fmt.Errorf("blocks of %d tokens; there must be at least 1", o.BlockSize)
+	}
+	if o.GPUBlocks < 1 {
+		return fmt.Errorf("a rank's cache of %d blocks; there must be at least 1", o.GPUBlocks)
+	}
 	for _, name := range o.Cases {
 		if !slices.Contains(IndexCases(), name) {
 			return fmt.Errorf("no case is named %q; there are %s", name, strings.Join(IndexCases(), ", "))
@@ -101,8 +109,22 @@ func CheckIndexOptions(o *IndexOptions) error {
 			return fmt.Errorf("no pass is named %q; there are %s", name, strings.Join(IndexPasses(), ", "))
 		}
 	}
+	if len(o.Passes) == 0 || slices.ContainsFunc(o.Passes, func(p string) bool { return !concurrent(p) }) {
+		return nil
+	}
+	for _, c := range indexCases {
+		if c.alone && o.asksFor(&c) {
+			return fmt.Errorf("case %s has no concurrent passes, and no others were asked for; ask for %s too, or for other cases", c.name, passApply)
+		}
+	}
 	return nil
 }
+
+func (o *IndexOptions) asksFor(c *indexCase) bool {
+	return len(o.Cases) == 0 || slices.Contains(o.Cases, c.name)
+}
+
+func concurrent(pass string) bool { return pass == passBeside || pass == passThreads }
 
 // Index measures indexes against each other. The answers of all indexes must be
 // the same; a difference is an error. It takes two CPUs.
@@ -112,7 +134,7 @@ func Index(ctx context.Context, o *IndexOptions) (*Report, error) {
 	}
 	r := &Report{Schema: Schema, Benchmark: "index", Rounds: o.Rounds}
 	for _, c := range indexCases {
-		if len(o.Cases) > 0 && !slices.Contains(o.Cases, c.name) {
+		if !o.asksFor(&c) {
 			continue
 		}
 		if err := r.runIndexCase(ctx, o, &c); err != nil {
@@ -167,10 +189,7 @@ func replayCase(work func(context.Context, *IndexOptions, int, int) (*corpus.Cor
 			m.passes = IndexPasses()
 		}
 		if shuffled || ranks > 128 {
-			m.passes = slices.DeleteFunc(slices.Clone(m.passes), func(p string) bool { return p == passBeside || p == passThreads })
-			if len(m.passes) == 0 {
-				return "", 0, nil, errors.New("it has no concurrent passes, and no others were asked for; ask for " + passApply)
-			}
+			m.passes = slices.DeleteFunc(slices.Clone(m.passes), concurrent)
 		}
 		for i := range c.Ops {
 			if c.Ops[i].Kind == corpus.Query {
@@ -318,7 +337,7 @@ func oneBlockCase(ranks int) func(context.Context, *IndexOptions) (string, int, 
 	}
 }
 
-// float64(lookups) returns how many lookups a round of sharedCase times: so many that
+// sharedLookups returns how many lookups a round of sharedCase times: so many that
 // answers have a quarter of a million ranks together, which takes an index of maps a
 // few seconds.
 func sharedLookups(ranks int) int { return max(100, 256_000/ranks) }

@@ -150,6 +150,11 @@ func TestCheckIndexOptions(t *testing.T) {
 		"no round":          func(o *IndexOptions) { o.Rounds = 0 },
 		"a case without it": func(o *IndexOptions) { o.Cases = []string{"x2"} },
 		"no such pass":      func(o *IndexOptions) { o.Passes = []string{"apply", "look"} },
+		"no tokens":         func(o *IndexOptions) { o.BlockSize = 0 },
+		"no cache":          func(o *IndexOptions) { o.GPUBlocks = 0 },
+		"nothing for a case": func(o *IndexOptions) {
+			o.Cases, o.Passes = []string{"x1", "10000-ranks"}, []string{"beside", "threads"}
+		},
 	} {
 		o := options(t)
 		spoil(o)
