@@ -75,7 +75,7 @@ func (e *Experiment) readJournal() error {
 	if err := e.load(b); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return nil
+	return e.readNotes()
 }
 
 // unpackJournal returns the journal in a folder, unpacked.
@@ -384,8 +384,8 @@ func (e *Experiment) mayBegin() error {
 	if done, left := old.Counts(); old.measured() {
 		return fmt.Errorf("%s: %w, with %d trials done and %d to do", e.Dir, ErrExists, done, left)
 	}
-	// A pilot is of the experiment that is replaced.
-	return errors.Join(os.RemoveAll(e.path(pilotFolder)), os.Remove(e.path(manifestName)))
+	// A pilot and notes are of the experiment that is replaced.
+	return errors.Join(os.RemoveAll(e.path(pilotFolder)), os.RemoveAll(e.path(notesName)), os.Remove(e.path(manifestName)))
 }
 
 // noTrials finds trials in a journal whose manifest was lost: a new experiment would
@@ -420,7 +420,7 @@ func (e *Experiment) lock() (*os.File, error) {
 		b := make([]byte, 32)
 		n, _ := f.ReadAt(b, 0)
 		_ = f.Close()
-		return nil, fmt.Errorf("%s is in use by process %s or a trial that it started; wait for it, or end it", e.Dir, strings.TrimSpace(string(b[:n])))
+		return nil, fmt.Errorf("%s is %w by process %s or a trial that it started; wait for it, or end it", e.Dir, errInUse, strings.TrimSpace(string(b[:n])))
 	}
 	if err == nil {
 		err = f.Truncate(0)
@@ -452,7 +452,15 @@ func (e *Experiment) withJournal(f func(j *journalWriter, lock *os.File) error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, j.f.Close()) }()
-	return f(j, lock)
+	if err := e.takeNotes(j); err != nil {
+		return err
+	}
+	// Those that were made meanwhile are in the journal as soon as it is free.
+	err = f(j, lock)
+	if waiting := e.takeNotes(j); waiting != nil {
+		return errors.Join(err, waiting)
+	}
+	return err
 }
 
 // add appends an entry to the journal and to the experiment.
@@ -474,17 +482,6 @@ func (e *Experiment) Extend(rounds int, why string) error {
 		}
 		m := e.Manifest
 		return e.add(j, entry{Extension: &Extension{Rounds: rounds, Why: why, Sequence: m.Order.Sequence(len(m.Variants), have, rounds, m.Seed)}})
-	})
-}
-
-// Note remembers a value under a name, in the journal.
-func (e *Experiment) Note(name string, value any) error {
-	b, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("note %s: %w", name, err)
-	}
-	return e.withJournal(func(j *journalWriter, _ *os.File) error {
-		return e.add(j, entry{Note: &note{Name: name, Value: b}})
 	})
 }
 

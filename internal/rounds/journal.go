@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/internal/host"
+	"github.com/kvbench/kvbench/internal/text"
 	"github.com/kvbench/kvbench/results"
 )
 
@@ -142,7 +143,7 @@ func decodeJournal(b []byte) (entries []entry, good int, err error) {
 			if last && !json.Valid(line) {
 				return entries, good, nil
 			}
-			return entries, good, fmt.Errorf("line %d: not an entry of a journal: %w", number, err)
+			return entries, good, fmt.Errorf("line %d: not an entry of a journal: %w; restore the file from a copy, or keep the %s before that and go on by --resume", number, err, text.Count(number-1, "line"))
 		}
 		entries = append(entries, e)
 		good += end + 1

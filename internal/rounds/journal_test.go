@@ -123,7 +123,7 @@ func TestDamagedJournal(t *testing.T) {
 		lines [][]byte
 		want  string
 	}{
-		"garbage":  {[][]byte{lines[0], []byte("x\n"), lines[1]}, "line 2: not an entry"},
+		"garbage":  {[][]byte{lines[0], []byte("x\n"), lines[1]}, "restore the file from a copy, or keep the 1 line before that"},
 		"empty":    {[][]byte{lines[0], []byte("\n"), lines[1]}, "line 2: not an entry"},
 		"nothing":  {[][]byte{lines[0], []byte("{}\n"), lines[1]}, "0 kinds of entries"},
 		"swapped":  {[][]byte{lines[0], lines[2], lines[1]}, "line 2: the trial is b in slot 1 of round 0 and the plan says a in slot 0 of round 0"},
