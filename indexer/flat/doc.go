@@ -35,6 +35,11 @@
 // change that one rank it may miss the moment between two events some times, but
 // there is one after each.
 //
+// # Limits
+//
+// A rank's names say nothing of what is above a place, so how many places can be
+// reached from the root is not known without a search.
+//
 // # Huge pages
 //
 // If they are asked for, tables of 4 KB and more come from memory outside the Go heap

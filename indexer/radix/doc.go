@@ -39,5 +39,6 @@
 //
 // A place costs a node with two maps, about 370 bytes, and each rank that holds it
 // another 30 to 60. The collector has to follow all their pointers. A query costs a
-// map look-up for each rank at each block.
+// map look-up for each rank at each block. How many places of a rank can be reached
+// from the root is not known without a walk.
 package radix

@@ -160,7 +160,12 @@
 // holds places behind a hole in the run, while a child hung as deep and other
 // children are left, and if the run has fewer than 64 blocks.
 //
+// How many places of a rank can be reached from the root is not counted. Holes within
+// a run are known, but whether a cutoff fell below the offset of a run that hangs there,
+// and that the rank still has, would have to be looked for with every removal.
+//
 // If huge pages are asked for, chunks come from memory outside the Go heap
-// (internal/hugepages), which is most of what runs and names need and is given back
-// by Close. Filters, hints, segments and the directory stay on the heap.
+// (internal/hugepages), which is most of what runs and names need; chunks without use
+// go back a region at a time, the rest with Close. Filters, hints, segments and the
+// directory stay on the heap.
 package runs
