@@ -40,8 +40,8 @@
 // same rounds may be taken again with the machine allowed; both stay noted.
 //
 // An experiment that was looked at by one schedule cannot change to another that
-// does not allow for what was spent. Looks are noted in the journal beside the trials,
-// so they cannot be deleted alone; merging keeps them; rounds that were added, looked at
+// does not allow for what was spent. Looks are noted in the journal among the trials
+// (beside it only while another process runs them), so they cannot be deleted alone; merging keeps them; rounds that were added, looked at
 // or not, are none that were planned; the level is that of earlier looks; and a report
 // lists the looks before it, with their rules and verdicts. A fixed look and the anytime
 // sequence after it may each be wrong.

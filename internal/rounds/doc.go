@@ -14,6 +14,7 @@
 //	                flags, corpus, order, seed, rules, machine
 //	journal.jsonl   one line for each trial and for what happened around them,
 //	                synced before the next trial starts
+//	notes.jsonl     notes made while another process ran it; empty otherwise
 //	lock            held by the process that runs the experiment, and by its child
 //	work.corpus     the work, prepared once, if the manifest does not name another file
 //	trial/          where a running child writes its record
