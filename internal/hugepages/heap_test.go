@@ -27,7 +27,7 @@ func TestHeapAgainstGo(t *testing.T) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(g), 1))
 			var tables [12][]pair
-			for step := range uint32(300) {
+			for step := range uint32(200) {
 				i := rng.IntN(len(tables))
 				for k, v := range tables[i] {
 					if v != (pair{g, uint32(i)}) {
@@ -104,7 +104,7 @@ func TestHeapSizes(t *testing.T) {
 func TestHeapIsUsedAgain(t *testing.T) {
 	h := newTestHeap(t)
 	defer h.Close()
-	for range 1000 {
+	for range 100 {
 		for size := MinTable; size <= 4*RegionBytes; size *= 2 {
 			Free(h, Make[byte](h, size-5))
 		}
