@@ -61,7 +61,7 @@ func (a *app) completeVariant(_ *cobra.Command, _ []string, typed string) ([]str
 	var out []string
 	if !hasValue {
 		replay.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden || slices.Contains(ownOfRounds, f.Name) {
+			if f.Hidden || slices.Contains(ownOfRounds, f.Name) || ofPreparation(f.Name) {
 				return
 			}
 			text := before + "--" + f.Name

@@ -52,7 +52,7 @@ func TestCompletedValues(t *testing.T) {
 		not  string   // not among it
 	}{
 		{"rounds --variant tra", nil, ""},
-		{"rounds --variant tracked=", []string{"tracked=--track-resident-blocks", "tracked=--index="}, "tracked=--out="},
+		{"rounds --variant tracked=", []string{"tracked=--track-resident-blocks", "tracked=--index="}, "tracked=--workers="},
 		{"rounds --variant tracked=--tra", []string{"tracked=--track-resident-blocks"}, "tracked=--index="},
 		{"rounds --variant a=--workers=3 --ind", []string{"a=--workers=3 --index="}, "a=--workers=3 --assign="},
 		{"rounds --variant a=--assign=", []string{"a=--assign=hash", "a=--assign=balanced"}, "a=--assign="},

@@ -27,8 +27,10 @@ func (a *app) configure(cmd *cobra.Command, _ []string) error {
 		return nil // it prints what it would do
 	}
 	var err error
-	a.applied, err = a.settings.Apply(cmd.Flags(), command)
-	return err
+	if a.applied, err = a.settings.Apply(cmd.Flags(), command); err != nil {
+		return err
+	}
+	return a.checkExclusive(cmd.Flags())
 }
 
 func (a *app) readSettings(root *cobra.Command) error {

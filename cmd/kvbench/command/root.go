@@ -175,6 +175,7 @@ gate is inconclusive; 130 interrupted.`,
 	})
 	cmd.AddCommand(a.replay(), a.host(), a.sweep(), a.simulate(), a.rounds(), a.gate(), a.trace(), a.corpus(), a.results(), a.reportCommand(), a.stats(), a.listIndexes(), a.listPolicies(), a.micro(), a.soak(), a.configCommand(), a.man(), a.version())
 	completeTexts(cmd)
+	decimals(cmd)
 	fitHelp(cmd)
 	return cmd
 }

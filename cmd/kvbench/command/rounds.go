@@ -204,6 +204,7 @@ func (a *app) parseReplay(args []string) (*pflag.FlagSet, *prepareFlags, error) 
 		}
 		cmd.Flags().Lookup(name).NoOptDefVal = "true"
 	}
+	decimals(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		return nil, nil, suggestFlag(cmd, err)
 	}

@@ -128,14 +128,9 @@ interrupted, and the result of what was done is printed.`,
 	fl.BoolVar(&f.csv, "csv", false, "print one row for each trial as CSV")
 	fl.DurationVar(&f.timeout, "trial-timeout", time.Hour, "end a trial that takes longer; 0: never")
 	_ = cmd.RegisterFlagCompletionFunc("over", completeAxis)
-	cmd.MarkFlagsMutuallyExclusive("json", "csv")
-	cmd.MarkFlagsMutuallyExclusive("over", "find-keepup")
-	for _, name := range []string{"min", "max", "steps"} {
-		cmd.MarkFlagsMutuallyExclusive("over", name)
-	}
-	for _, name := range []string{"steps", "repeat"} {
-		cmd.MarkFlagsMutuallyExclusive("find-keepup", name)
-	}
+	exclusive(cmd, "json", "csv")
+	exclusive(cmd, "over", "find-keepup", "min", "max", "steps")
+	exclusive(cmd, "find-keepup", "steps", "repeat")
 	return cmd
 }
 
