@@ -222,7 +222,7 @@ func (e *explainer) Outcome(o *fleet.Outcome) {
 		return
 	}
 	d := &e.decision
-	d.Rank, d.Router, d.Expected = o.Rank, o.Router, int(e.notes.expected[o.Row])
+	d.Rank, d.Router, d.Expected = o.Rank, o.Router, int(e.notes.live.of(uint64(o.Row)).expected)
 	switch {
 	case o.Rank == fleet.NoRank:
 	case o.Refused != engine.Accepted:

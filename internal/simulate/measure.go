@@ -1,9 +1,11 @@
 package simulate
 
 import (
+	"errors"
 	"math"
 	"slices"
 
+	"github.com/kvbench/kvbench/internal/spool"
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/results"
@@ -27,14 +29,15 @@ type measure struct {
 	cfg   *Config
 	trace *trace.Trace
 	notes *notes
-	watch *watch
-	warm  int // arrivals that are left out after warm-up
-	rows  int // of the trace
+	live  *underway
+	audit *audit // nil: do not check
+	warm  int    // arrivals that are left out after warm-up
+	rows  int    // of the trace
 
-	maxGap   []int64   // by row
-	requests []Request // by arrival; nil if nobody wants them
-	series   *Series   // nil if nobody wants it
-	peak     int64     // most blocks resident at a sample
+	requests []Request     // by arrival; nil if nobody wants them
+	spooled  spool.Mapping // of requests
+	series   *Series       // nil if nobody wants it
+	peak     int64         // most blocks resident at a sample
 
 	whole, steady tally
 	groups        grouped // after warm-up
@@ -50,31 +53,56 @@ type measure struct {
 // tally is what figures are made of.
 type tally struct {
 	figures                Figures
-	ttft, tpot, e2e, queue []int64
-	maxGaps                []int64
+	ttft, tpot, e2e, queue spool.List[int64]
+	maxGaps                spool.List[int64]
 	gaps                   histogram
 	first, last, end       int64 // arrivals, and the last token
 }
 
-func newMeasure(cfg *Config, t *trace.Trace, n *notes, w *watch) *measure {
+func newMeasure(cfg *Config, t *trace.Trace, n *notes, w *watch) (m *measure, err error) {
 	rows := t.Len()
-	m := &measure{
-		cfg: cfg, trace: t, notes: n, watch: w, rows: rows, warm: int(cfg.WarmUp * float64(rows)),
-		work: make([]int64, cfg.Workers), maxGap: make([]int64, rows),
+	m = &measure{
+		cfg: cfg, trace: t, notes: n, live: n.live, audit: w.audit, rows: rows, warm: int(cfg.WarmUp * float64(rows)),
+		work: make([]int64, cfg.Workers),
 	}
 	m.whole.first, m.steady.first = math.MaxInt64, math.MaxInt64
 	if cfg.Requests != nil {
-		m.requests = make([]Request, rows)
+		if m.requests, m.spooled, err = spool.Make[Request](rows); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Detail && cfg.Window > 0 {
 		m.series = newSeries(cfg)
 	}
-	return m
+	return m, nil
+}
+
+// close gives files back. That of the requests is for somebody else, unless the
+// run failed.
+func (m *measure) close(failed bool) error {
+	err := errors.Join(m.whole.close(), m.steady.close())
+	if failed {
+		err = errors.Join(err, m.spooled.Close())
+	}
+	return err
+}
+
+func (t *tally) lists() []*spool.List[int64] {
+	return []*spool.List[int64]{&t.ttft, &t.tpot, &t.e2e, &t.queue, &t.maxGaps}
+}
+
+func (t *tally) close() error {
+	var err error
+	for _, l := range t.lists() {
+		err = errors.Join(err, l.Close())
+	}
+	return err
 }
 
 // Gap implements fleet.Observer.
 func (m *measure) Gap(o *fleet.Outcome, ns int64) {
-	m.maxGap[o.Row] = max(m.maxGap[o.Row], ns)
+	l := m.live.of(uint64(o.Row))
+	l.maxGap = max(l.maxGap, ns)
 	m.whole.gaps.add(ns)
 	if o.Number >= m.warm {
 		m.steady.gaps.add(ns)
@@ -83,9 +111,10 @@ func (m *measure) Gap(o *fleet.Outcome, ns int64) {
 
 // Gaps implements fleet.GapsObserver.
 func (m *measure) Gaps(of []*fleet.Outcome, ns []int64) {
-	steady := 0
+	steady, most := 0, slices.Max(ns)
 	for _, o := range of {
-		m.maxGap[o.Row] = max(m.maxGap[o.Row], slices.Max(ns))
+		l := m.live.of(uint64(o.Row))
+		l.maxGap = max(l.maxGap, most)
 		if o.Number >= m.warm {
 			steady++
 		}
@@ -102,21 +131,25 @@ func (m *measure) Gaps(of []*fleet.Outcome, ns []int64) {
 
 // Outcome implements fleet.Observer.
 func (m *measure) Outcome(o *fleet.Outcome) {
-	good := m.whole.add(o, m)
+	noted := m.live.of(uint64(o.Row))
+	good := m.whole.add(o, noted, m)
 	if o.Number >= m.warm {
-		m.steady.add(o, m)
+		m.steady.add(o, noted, m)
 		m.groups.add(o, m.rows, good)
 	}
 	if m.series != nil {
 		m.series.request(o)
 	}
 	if m.requests != nil {
-		again := m.watch.again[o.Row]
 		m.requests[o.Number] = Request{
-			Outcome: *o, Turn: m.turn(o), WarmUp: o.Number < m.warm, Good: good, Expected: int(m.notes.expected[o.Row]),
-			MaxGap: m.maxGap[o.Row], Again: again.tokens, AgainHit: again.hits,
+			Outcome: *o, Turn: m.turn(o), WarmUp: o.Number < m.warm, Good: good, Expected: int(noted.expected),
+			MaxGap: noted.maxGap, Again: noted.again.tokens, AgainHit: noted.again.hits,
+		}
+		if o.Number&0x3fff == 0x3fff {
+			m.spooled.Unload()
 		}
 	}
+	m.live.end(uint64(o.Row))
 }
 
 // turn returns the number of a request in its session.
@@ -126,7 +159,7 @@ func (m *measure) turn(o *fleet.Outcome) int {
 }
 
 // add counts a request and says whether it holds all limits.
-func (t *tally) add(o *fleet.Outcome, m *measure) bool {
+func (t *tally) add(o *fleet.Outcome, noted *live, m *measure) bool {
 	f, slo := &t.figures, &m.cfg.SLO
 	f.Requests++
 	t.first, t.last = min(t.first, o.Arrival), max(t.last, o.Arrival)
@@ -146,25 +179,25 @@ func (t *tally) add(o *fleet.Outcome, m *measure) bool {
 	f.PromptTokens += int64(o.Prompt)
 	f.HitTokens += int64(o.Cached)
 	f.HitBlocks += int64(o.Cached / m.cfg.Engine.BlockSize)
-	if expected := m.notes.expected[o.Row]; expected >= 0 {
-		f.ExpectedTokens += int64(expected)
+	if noted.expected >= 0 {
+		f.ExpectedTokens += int64(noted.expected)
 	}
-	again := &m.watch.again[o.Row]
-	f.AgainTokens += again.tokens
-	f.AgainHitTokens += again.hits
-	f.AgainHitBlocks += again.hits / int64(m.cfg.Engine.BlockSize)
+	f.AgainTokens += noted.again.tokens
+	f.AgainHitTokens += noted.again.hits
+	f.AgainHitBlocks += noted.again.hits / int64(m.cfg.Engine.BlockSize)
 	f.OutputTokens += int64(o.Output)
 	f.Preemptions += int64(o.Preemptions)
 	t.end = max(t.end, o.Last)
 	ttft, e2e := o.First-o.Arrival, o.Last-o.Arrival
-	t.ttft = append(t.ttft, ttft)
-	t.e2e = append(t.e2e, e2e)
-	t.queue = append(t.queue, o.Admitted-o.Arrival)
+	// Lists keep their first error until they are read.
+	_ = t.ttft.Add(ttft)
+	_ = t.e2e.Add(e2e)
+	_ = t.queue.Add(o.Admitted - o.Arrival)
 	tpot := int64(0)
 	if o.Output > 1 {
 		tpot = int64(math.Round(float64(o.Last-o.First) / float64(o.Output-1)))
-		t.tpot = append(t.tpot, tpot)
-		t.maxGaps = append(t.maxGaps, m.maxGap[o.Row])
+		_ = t.tpot.Add(tpot)
+		_ = t.maxGaps.Add(noted.maxGap)
 	}
 	good := (slo.TTFT == 0 || ttft <= int64(slo.TTFT)) && (slo.TPOT == 0 || tpot <= int64(slo.TPOT)) && (slo.E2E == 0 || e2e <= int64(slo.E2E))
 	if good {
@@ -175,17 +208,26 @@ func (t *tally) add(o *fleet.Outcome, m *measure) bool {
 }
 
 // figuresOf finishes a tally.
-func (t *tally) figuresOf(cfg *Config) Figures {
+func (t *tally) figuresOf(cfg *Config) (Figures, error) {
 	f, slo := t.figures, &cfg.SLO
-	f.TTFT = results.Summarize(t.ttft)
-	f.TPOT = results.Summarize(t.tpot)
-	f.E2E = results.Summarize(t.e2e)
-	f.Queue = results.Summarize(t.queue)
 	f.Gaps = t.gaps.summary()
-	f.MaxGaps = results.Summarize(t.maxGaps)
+	var c Curves
+	for i, to := range []struct {
+		figure *results.Distribution
+		curve  *[]int64
+	}{{&f.TTFT, &c.TTFT}, {&f.TPOT, &c.TPOT}, {&f.E2E, &c.E2E}, {&f.Queue, &c.Queue}, {&f.MaxGaps, nil}} {
+		values, mapping, err := t.lists()[i].Values()
+		if err != nil {
+			return Figures{}, err
+		}
+		*to.figure = results.Summarize(values)
+		if cfg.Detail && to.curve != nil {
+			*to.curve = curve(values) // they are sorted now
+		}
+		mapping.Unload()
+	}
 	if cfg.Detail {
-		// They are sorted now.
-		f.Curves = &Curves{TTFT: curve(t.ttft), TPOT: curve(t.tpot), E2E: curve(t.e2e), Queue: curve(t.queue)}
+		f.Curves = &c
 	}
 	if f.PromptTokens > 0 {
 		f.HitRatio = float64(f.HitTokens) / float64(f.PromptTokens)
@@ -208,7 +250,7 @@ func (t *tally) figuresOf(cfg *Config) Figures {
 			}
 		}
 	}
-	return f
+	return f, nil
 }
 
 // Sample implements fleet.Observer.
@@ -220,8 +262,8 @@ func (m *measure) Sample(at int64, counts []engine.Counts) {
 	waiting, resident := 0, 0
 	for i := range counts {
 		c := &counts[i]
-		if m.watch.audit != nil {
-			m.watch.audit.sample(i, m.cfg.Engine.blocks(i), c)
+		if m.audit != nil {
+			m.audit.sample(i, m.cfg.Engine.blocks(i), c)
 		}
 		now := c.ChunkTokens + c.DecodeTokens
 		w := float64(now - m.work[i])
@@ -245,9 +287,13 @@ func (m *measure) Sample(at int64, counts []engine.Counts) {
 	m.last = append(m.last[:0], counts...)
 }
 
-func (m *measure) result(t fleet.Totals) *RunResult {
+func (m *measure) result(t fleet.Totals) (*RunResult, error) {
+	whole, err := m.whole.figuresOf(m.cfg)
+	if err != nil {
+		return nil, err
+	}
 	r := &RunResult{
-		Whole:  m.whole.figuresOf(m.cfg),
+		Whole:  whole,
 		Events: t.Events, EventsLost: t.EventsLost,
 		Imbalance: Imbalance{
 			WindowNanos: int64(m.cfg.Window), Variation: m.imbalance.mean(), MaxOverMean: m.maxOverMean.mean(),
@@ -270,7 +316,10 @@ func (m *measure) result(t fleet.Totals) *RunResult {
 	r.Series = m.series
 	r.groups = m.groups
 	if m.warm > 0 {
-		f := m.steady.figuresOf(m.cfg)
+		f, err := m.steady.figuresOf(m.cfg)
+		if err != nil {
+			return nil, err
+		}
 		r.Steady = &f
 	}
 	for i := range m.last {
@@ -285,7 +334,7 @@ func (m *measure) result(t fleet.Totals) *RunResult {
 	if t.EndNanos > 0 {
 		r.BusyShare = float64(r.BusyNanos) / (float64(t.EndNanos) * float64(len(m.last)))
 	}
-	return r
+	return r, nil
 }
 
 // weighted is a weighted mean.

@@ -63,9 +63,8 @@ type router struct {
 
 // notes are what the routers of a run tell of their decisions.
 type notes struct {
-	// expected is the tokens by row that the router took to be in the cache of the
-	// rank it chose; -1: it does not read CACHE.
-	expected []int32
+	// live has the requests on their way. A router puts each in that arrives.
+	live *underway
 	// clock, if not nil, gives the time for decisions.
 	clock     func() time.Time
 	decisions histogram
@@ -162,6 +161,7 @@ func stretches(c *mocker.Chain, to []policies.Stretch) []policies.Stretch {
 
 // Route implements fleet.Router.
 func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
+	noted := r.notes.live.begin(a.ID)
 	// Hashes take long and most policies can do without.
 	var locals []indexer.LocalHash
 	if r.reader != nil {
@@ -204,7 +204,6 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	if r.notes.clock != nil {
 		r.notes.decisions.add(int64(r.notes.clock().Sub(began)))
 	}
-	r.notes.expected[a.ID] = -1
 	if errors.Is(err, policies.ErrNoCandidates) || errors.Is(err, policies.ErrOverloaded) {
 		return fleet.NoRank, nil
 	}
@@ -214,7 +213,7 @@ func (r *router) Route(now int64, a *fleet.Arrival) (int, error) {
 	r.pipeline.Commit(&r.request, choice.Slot)
 	cached := min(int(choice.Overlap)*r.request.BlockSize, r.request.PromptTokens)
 	if r.inputs.Has(policies.Cache) {
-		r.notes.expected[a.ID] = int32(cached)
+		noted.expected = int32(cached)
 	}
 	if r.load != nil {
 		if err := r.load.Dispatch(&r.request, choice.Slot, cached); err != nil {
@@ -366,6 +365,7 @@ type oracle struct {
 
 // Route implements fleet.Router.
 func (o *oracle) Route(now int64, a *fleet.Arrival) (int, error) {
+	noted := o.notes.live.begin(a.ID)
 	best, bestTokens, bestRequests := 0, int64(0), 0
 	n := a.Chain.Prompt()
 	for i, e := range o.engines {
@@ -374,7 +374,7 @@ func (o *oracle) Route(now int64, a *fleet.Arrival) (int, error) {
 		tokens := backlog + int64(n-cached)
 		if i == 0 || tokens < bestTokens || tokens == bestTokens && requests < bestRequests {
 			best, bestTokens, bestRequests = i, tokens, requests
-			o.notes.expected[a.ID] = int32(cached)
+			noted.expected = int32(cached)
 		}
 	}
 	if o.notes.explain != nil && a.ID == o.notes.row {

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/internal/spool"
 	"github.com/kvbench/kvbench/mocker/engine"
 	"github.com/kvbench/kvbench/mocker/fleet"
 	"github.com/kvbench/kvbench/mocker/steptime"
@@ -84,8 +85,8 @@ type Config struct {
 	// Detail keeps series over time and curves of distributions in the result.
 	Detail bool
 	// Requests, if not nil, is given what became of the requests of each run, in the
-	// order of Result.Runs, by arrival. Calls do not overlap. An error ends the
-	// comparison.
+	// order of Result.Runs, by arrival. Calls do not overlap, and requests are borrowed
+	// for the call. An error ends the comparison.
 	Requests func(run *RunResult, requests []Request) error
 	// Parallel is how many runs are under way at a time, 0: one for each CPU.
 	Parallel int
@@ -349,6 +350,13 @@ func (t *tasks) run(ctx context.Context, cfg *Config, res *Result, progress Prog
 		})
 	}
 	err := g.Wait()
+	defer func() {
+		for _, x := range t.list {
+			if j, ok := x.(*job); ok {
+				_ = j.spooled.Close() // of a run that nobody was told of
+			}
+		}
+	}()
 	if ctx.Err() != nil {
 		// What was done behind what was not.
 		for ; t.reported < len(t.list); t.reported++ {
@@ -372,6 +380,7 @@ type job struct {
 
 	result   *RunResult
 	requests []Request
+	spooled  spool.Mapping // of requests
 }
 
 func nameOf(p *catalogue.Policy) string {
@@ -396,7 +405,8 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 			cancel(&refused{rank, int(row), j.trace.Request(int(row)).Line, why})
 		}
 	}
-	watch := newWatch(cfg.Workers, j.trace.Len(), strict)
+	live := newUnderway(j.trace.Len())
+	watch := newWatch(cfg.Workers, live, strict)
 	if audited {
 		if watch.audit, err = newAudit(cfg.Workers); err != nil {
 			return err
@@ -420,7 +430,7 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 		Sample:      int64(cfg.Window),
 		Seed:        j.seed,
 	}
-	n := &notes{expected: make([]int32, j.trace.Len())}
+	n := &notes{live: live}
 	if cfg.DecisionTime {
 		n.clock = time.Now
 	}
@@ -441,7 +451,11 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 		routers = append(routers, r)
 		fc.Routers = append(fc.Routers, r)
 	}
-	m := newMeasure(cfg, j.trace, n, watch)
+	m, err := newMeasure(cfg, j.trace, n, watch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close(err != nil)) }()
 	var obs fleet.Observer = m
 	if j.explain != nil {
 		obs = j.explain
@@ -458,7 +472,10 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 			return err
 		}
 	}
-	r := m.result(totals)
+	r, err := m.result(totals)
+	if err != nil {
+		return err
+	}
 	r.Policy, r.SpeedUp, r.Seed = nameOf(j.policy), j.speedUp, j.seed
 	r.Residency = watch.residency(totals.EndNanos)
 	if j.policy != nil {
@@ -467,17 +484,18 @@ func (j *job) do(ctx context.Context, cfg *Config) (err error) {
 	for _, router := range routers {
 		r.Router.add(&router.counts)
 	}
-	j.result, j.requests = r, m.requests
+	j.result, j.requests, j.spooled = r, m.requests, m.spooled
 	return nil
 }
 
 // report implements task.
 func (j *job) report(cfg *Config, res *Result) error {
 	if cfg.Requests != nil {
-		if err := cfg.Requests(j.result, j.requests); err != nil {
+		err := cfg.Requests(j.result, j.requests)
+		if err := errors.Join(err, j.spooled.Close()); err != nil {
 			return err
 		}
-		j.requests = nil
+		j.requests, j.spooled = nil, nil
 	}
 	res.Runs = append(res.Runs, *j.result)
 	return nil

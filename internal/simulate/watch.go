@@ -12,21 +12,13 @@ import (
 // the request that no rank could hold, if the run is strict.
 type watch struct {
 	ranks  []rankWatch
-	prompt []int32 // by row: tokens
-	output []int32 // by row: tokens generated
-	again  []again // by row
+	live   *underway
 	strict func(rank int, row uint64, why engine.Refusal)
 	audit  *audit // nil: do not check
 }
 
-// again is what a request had when it was admitted again.
-type again struct{ tokens, hits int64 }
-
-func newWatch(ranks, requests int, strict func(int, uint64, engine.Refusal)) *watch {
-	w := &watch{
-		ranks: make([]rankWatch, ranks), prompt: make([]int32, requests), output: make([]int32, requests),
-		again: make([]again, requests), strict: strict,
-	}
+func newWatch(ranks int, u *underway, strict func(int, uint64, engine.Refusal)) *watch {
+	w := &watch{ranks: make([]rankWatch, ranks), live: u, strict: strict}
 	for i := range w.ranks {
 		w.ranks[i] = rankWatch{watch: w, number: i}
 	}
@@ -45,7 +37,7 @@ type rankWatch struct {
 // Submit implements fleet.Engine.
 func (r *rankWatch) Submit(now int64, req engine.Request) engine.Refusal {
 	w := r.watch
-	w.prompt[req.ID] = int32(req.Chain.Prompt())
+	w.live.of(req.ID).prompt = int32(req.Chain.Prompt())
 	why := r.rankEngine.Submit(now, req)
 	if why != engine.Accepted && w.strict != nil {
 		w.strict(r.number, req.ID, why)
@@ -76,23 +68,23 @@ func (r *rankWatch) Pieces(at int64, ev *engine.Pieces) { r.pieces.Pieces(at, ev
 // Admitted implements engine.Listener.
 func (r *rankWatch) Admitted(at int64, id uint64, cached int, again bool) {
 	if again {
-		a := &r.watch.again[id]
-		a.tokens += int64(r.watch.prompt[id]) + int64(r.watch.output[id])
-		a.hits += int64(cached)
+		l := r.watch.live.of(id)
+		l.again.tokens += int64(l.prompt) + int64(l.output)
+		l.again.hits += int64(cached)
 	}
 	r.next.Admitted(at, id, cached, again)
 }
 
 // Token implements engine.Listener.
 func (r *rankWatch) Token(at int64, id uint64, n int) {
-	r.watch.output[id] = int32(n)
+	r.watch.live.of(id).output = int32(n)
 	r.next.Token(at, id, n)
 }
 
 // Tokens implements engine.TokenReader.
 func (r *rankWatch) Tokens(ids []uint64, at []int64) {
 	for _, id := range ids {
-		r.watch.output[id] += int32(len(at))
+		r.watch.live.of(id).output += int32(len(at))
 	}
 	if next, ok := r.next.(engine.TokenReader); ok {
 		next.Tokens(ids, at)
@@ -100,7 +92,7 @@ func (r *rankWatch) Tokens(ids []uint64, at []int64) {
 	}
 	for k, t := range at {
 		for _, id := range ids {
-			r.next.Token(t, id, int(r.watch.output[id])-len(at)+k+1)
+			r.next.Token(t, id, int(r.watch.live.of(id).output)-len(at)+k+1)
 		}
 	}
 }
