@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvbench/kvbench/indexer"
+	"github.com/kvbench/kvbench/indexer/crtc"
 	"github.com/kvbench/kvbench/indexer/flat"
 	"github.com/kvbench/kvbench/indexer/noop"
 )
@@ -118,14 +119,20 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
-// TestHugePagesRefused is told before the rest that comes first in a run.
+// TestHugePagesRefused is told before the rest that comes first in a run: a run
+// that begins is stopped there.
 func TestHugePagesRefused(t *testing.T) {
 	c := testCorpus(t, 250, 20*time.Millisecond)
-	for _, f := range []indexer.Factory{flat.Factory(), noop.Factory()} {
+	for _, f := range []indexer.Factory{crtc.Factory(), noop.Factory()} {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
 		cfg := testConfig(t, c, f)
 		cfg.HugePages, cfg.Quiesce = true, time.Hour
-		cfg.Phase = func(p Phase) { t.Errorf("%s: the run began with %s", f.Name, p) }
-		if rec, err := Run(context.Background(), cfg); rec != nil || err == nil || !strings.Contains(err.Error(), "--huge-pages: "+f.Name) {
+		cfg.Phase = func(p Phase) {
+			t.Errorf("%s: the run began with %s", f.Name, p)
+			stop()
+		}
+		if rec, err := Run(ctx, cfg); rec != nil || err == nil || !strings.Contains(err.Error(), "--huge-pages: "+f.Name) {
 			t.Errorf("%s: %v", f.Name, err)
 		}
 	}
